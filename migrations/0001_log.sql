@@ -1,0 +1,128 @@
+-- The log: who reports, what was observed, and how far each agent's numbering was stored.
+
+create table vantage (
+    id          smallint generated always as identity primary key,
+    name        text not null unique,
+    first_seen_at timestamptz,
+    last_seen_at  timestamptz,
+    agent_version text,
+    revoked_at  timestamptz
+);
+comment on table  vantage is 'Named places that measure; one agent runs there.';
+comment on column vantage.id is 'Short key used by the log.';
+comment on column vantage.name is 'Name of the configuration and of the agent''s certificate.';
+comment on column vantage.first_seen_at is 'First session, by the database''s clock.';
+comment on column vantage.last_seen_at is 'Last message of a session, by the database''s clock, to within a few seconds.';
+comment on column vantage.agent_version is 'Version the agent last said it runs.';
+comment on column vantage.revoked_at is 'When its certificate was refused for good; null: valid.';
+
+create table agent_cursor (
+    vantage_id    smallint not null references vantage,
+    boot_id       uuid not null,
+    last_sequence bigint not null,
+    started_at    timestamptz not null default now(),
+    updated_at    timestamptz not null default now(),
+    primary key (vantage_id, boot_id)
+);
+comment on table  agent_cursor is 'Highest stored sequence number per start of an agent. Advances in the transaction that stores the rows, so redelivery changes nothing.';
+comment on column agent_cursor.vantage_id is 'Whose agent.';
+comment on column agent_cursor.boot_id is 'Random identity of one start of the agent.';
+comment on column agent_cursor.last_sequence is 'Everything up to and including this number is stored or known as a gap.';
+comment on column agent_cursor.started_at is 'First batch of this start, database time.';
+comment on column agent_cursor.updated_at is 'Last advance, database time.';
+
+create table observation_gap (
+    vantage_id     smallint not null references vantage,
+    boot_id        uuid not null,
+    first_sequence bigint not null,
+    last_sequence  bigint not null,
+    noticed_at     timestamptz not null default now(),
+    primary key (vantage_id, boot_id, first_sequence)
+);
+comment on table  observation_gap is 'Sequence numbers that never arrived (a spool that had to drop, a lost disk).';
+comment on column observation_gap.vantage_id is 'Whose agent.';
+comment on column observation_gap.boot_id is 'Which start of it.';
+comment on column observation_gap.first_sequence is 'First missing number.';
+comment on column observation_gap.last_sequence is 'Last missing number.';
+comment on column observation_gap.noticed_at is 'When the number after the gap was stored.';
+
+create table ingest_refusal (
+    vantage_id smallint not null references vantage,
+    reason     text not null,
+    count      bigint not null,
+    last_at    timestamptz not null default now(),
+    last_detail text not null,
+    primary key (vantage_id, reason)
+);
+comment on table  ingest_refusal is 'Messages and observations that were refused, counted by reason; never stored, never blocking the rest.';
+comment on column ingest_refusal.vantage_id is 'Who sent them.';
+comment on column ingest_refusal.reason is 'Word for the kind of fault.';
+comment on column ingest_refusal.count is 'How many, ever.';
+comment on column ingest_refusal.last_at is 'When the last one came.';
+comment on column ingest_refusal.last_detail is 'What was wrong with the last one, for people.';
+
+create sequence observation_id_seq;
+
+create table observation (
+    id          bigint not null default nextval('observation_id_seq'),
+    received_at timestamptz not null default clock_timestamp(),
+    observed_at timestamptz not null,
+    vantage_id  smallint not null,
+    boot_id     uuid not null,
+    sequence    bigint not null,
+    late        boolean not null,
+    purpose     text not null check (purpose in ('scheduled', 'confirm', 'cross_check', 'verify')),
+    task_id     bigint,
+    duration_us bigint not null,
+    kind        text not null check (kind in ('resolution', 'connection', 'endpoint_check', 'control_check')),
+    subject     text not null,
+    resolver    text,
+    family      smallint,
+    address     inet,
+    port        integer,
+    outcome     text not null,
+    stage       text,
+    addresses   inet[],
+    ttl_s       integer,
+    attempts    smallint,
+    attempts_connected smallint,
+    detail      jsonb
+) partition by range (received_at);
+create index observation_received_brin on observation using brin (received_at);
+create index observation_id_brin on observation using brin (id);
+comment on table  observation is 'The log of facts, one row a measured fact, partitioned by day of receipt (UTC). Append only.';
+comment on column observation.id is 'Key; rises in commit order (writers are serialised by an advisory lock).';
+comment on column observation.received_at is 'When the coordinator stored it, database clock. Partition key.';
+comment on column observation.observed_at is 'When the probe ended: received minus the age the agent measured with its monotonic clock.';
+comment on column observation.vantage_id is 'Where it was measured.';
+comment on column observation.boot_id is 'Start of the agent that numbered it.';
+comment on column observation.sequence is 'Its number within that start.';
+comment on column observation.late is 'True: history only (old, or of an earlier boot); never evidence for a live verdict.';
+comment on column observation.purpose is 'Why it was measured: scheduled, confirm, cross_check or verify.';
+comment on column observation.task_id is 'Task of the coordinator that asked for it; null when scheduled.';
+comment on column observation.duration_us is 'Whole duration of the probe, microseconds.';
+comment on column observation.kind is 'resolution, connection, endpoint_check or control_check.';
+comment on column observation.subject is 'Canary or host name, "node:NAME", resolver name (endpoint_check) or control name.';
+comment on column observation.resolver is 'Resolver that was asked (resolution only).';
+comment on column observation.family is 'Address family asked for: 4 or 6 (resolution only).';
+comment on column observation.address is 'Address that was contacted.';
+comment on column observation.port is 'TCP port that was contacted (connection only).';
+comment on column observation.outcome is 'Exactly one outcome word; see the documentation of the kind.';
+comment on column observation.stage is 'Last stage tried: bootstrap, tcp, tls, http, dns (endpoint_check only).';
+comment on column observation.addresses is 'Addresses in answer order (resolution only).';
+comment on column observation.ttl_s is 'Smallest TTL of the answer, seconds (resolution only).';
+comment on column observation.attempts is 'Own connection attempts, each from another source port (connection only).';
+comment on column observation.attempts_connected is 'How many of them completed TCP (connection only).';
+comment on column observation.detail is 'Times per stage in microseconds and other particulars of the kind.';
+
+create table lease (
+    name       text primary key,
+    holder     uuid not null,
+    epoch      bigint not null,
+    expires_at timestamptz not null
+);
+comment on table  lease is 'Exactly one coordinator runs the tasks. Every plan and every write carries the epoch; a lower one is refused.';
+comment on column lease.name is 'What is leased: tasks.';
+comment on column lease.holder is 'Random identity of the coordinator process that holds it.';
+comment on column lease.epoch is 'Rises each time the holder changes.';
+comment on column lease.expires_at is 'When another may take it, database clock.';

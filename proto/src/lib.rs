@@ -1,0 +1,23 @@
+//! The wire between agents and coordinator, generated from `probe/v1/session.proto`.
+//!
+//! Read the `.proto` file: it carries the documentation, the units and the limits. These types
+//! stop at the agent's `uplink` and the coordinator's `ingest`; nothing else of ours uses them.
+
+/// Version 1 of the probe protocol.
+#[expect(missing_docs, clippy::all, reason = "generated code; the .proto file is the documentation")]
+pub mod v1 {
+    tonic::include_proto!("parallax.probe.v1");
+}
+
+/// Largest encoded message either side accepts, in bytes. A batch of observations stays far
+/// below it (see `BATCH_OBSERVATIONS_MAX`); a larger message ends the stream with a reason.
+pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Most observations one batch may carry.
+pub const BATCH_OBSERVATIONS_MAX: usize = 500;
+
+/// Most addresses one resolution may carry: an answer is hostile input.
+pub const ADDRESSES_MAX: usize = 16;
+
+/// Longest text field on the wire, in bytes: a DNS name is at most 255 (RFC 1035, 2.3.4).
+pub const TEXT_BYTES_MAX: usize = 255;
