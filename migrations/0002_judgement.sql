@@ -144,7 +144,7 @@ comment on column plan_proof.seen_at is 'When the proving observation was made.'
 comment on column plan_proof.resolution_id is 'Observation that showed the answer.';
 comment on column plan_proof.connection_id is 'Observation that showed it usable from there; null where none was asked.';
 
-create table freeze (
+create table write_freeze (
     id        bigint generated always as identity primary key,
     at        timestamptz not null default now(),
     by        text not null,
@@ -152,10 +152,10 @@ create table freeze (
     thawed_at timestamptz,
     thawed_by text
 );
-comment on table  freeze is 'Operator''s stop of every write. Frozen while a row without thawed_at exists.';
-comment on column freeze.id is 'Key.';
-comment on column freeze.at is 'Since when.';
-comment on column freeze.by is 'Who froze.';
-comment on column freeze.reason is 'Why.';
-comment on column freeze.thawed_at is 'Until when; null: still frozen.';
-comment on column freeze.thawed_by is 'Who thawed.';
+comment on table  write_freeze is 'Operator''s stop of every write. Frozen while a row without thawed_at exists.';
+comment on column write_freeze.id is 'Key.';
+comment on column write_freeze.at is 'Since when.';
+comment on column write_freeze.by is 'Who froze.';
+comment on column write_freeze.reason is 'Why.';
+comment on column write_freeze.thawed_at is 'Until when; null: still frozen.';
+comment on column write_freeze.thawed_by is 'Who thawed.';
