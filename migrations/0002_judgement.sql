@@ -28,6 +28,8 @@ create table incident (
     id        bigint generated always as identity primary key,
     opened_at timestamptz not null,
     closed_at timestamptz,
+    key       text not null,
+    about     jsonb not null,
     kind      text not null,
     vantage   text,
     subject   text not null,
@@ -36,12 +38,14 @@ create table incident (
     changes_made integer not null default 0,
     check (closed_at is null or closed_at >= opened_at)
 );
-create unique index incident_open on incident (kind, coalesce(vantage, ''), subject) where closed_at is null;
+create unique index incident_open on incident (key) where closed_at is null;
 comment on table  incident is 'A finding that outlasted hysteresis, from opening to closing.';
 comment on column incident.id is 'Number people use.';
 comment on column incident.opened_at is 'When it opened.';
 comment on column incident.closed_at is 'When it closed; null: open.';
-comment on column incident.kind is 'The finding''s word.';
+comment on column incident.key is 'What identifies it among open incidents, for example unroutable/branch-kazan or service/fi.';
+comment on column incident.about is 'The same, as data.';
+comment on column incident.kind is 'The newest finding''s word.';
 comment on column incident.vantage is 'The one vantage it holds at; null: wider.';
 comment on column incident.subject is 'What it is about: the vantage for answers unroutable there, the service, the node, the name.';
 comment on column incident.members is 'Names it affects, sorted.';
@@ -72,7 +76,7 @@ create table incident_evidence (
 comment on table  incident_evidence is 'Observations an incident cites. They are kept as long as the incident.';
 comment on column incident_evidence.incident_id is 'Incident.';
 comment on column incident_evidence.observation_id is 'Row of the log.';
-comment on column incident_evidence.says is 'What it shows: answer, dead_here, alive_there, resolver_no_better, candidate_proven, node_dead, node_alive.';
+comment on column incident_evidence.says is 'What it shows: fails_here, seen_elsewhere, other_resolver, node_probe or control.';
 
 create table plan (
     id          bigint generated always as identity primary key,
@@ -88,13 +92,15 @@ create table plan (
     change      jsonb not null,
     undo        jsonb not null,
     reason      jsonb not null,
+    mode        text not null check (mode in ('observe', 'propose', 'act')),
+    approved_by text,
     status      text not null check (status in ('proposed', 'approved', 'applying', 'applied', 'verified', 'failed', 'refused', 'yielded', 'rolled_back', 'expired', 'undone')),
     applied_at  timestamptz,
     verified_at timestamptz,
     counted     boolean not null default false
 );
 create index plan_incident on plan (incident_id, id);
-create unique index plan_one_in_flight on plan (driver) where status in ('approved', 'applying');
+create unique index plan_one_in_flight on plan (driver, coalesce(vantage, '')) where status in ('approved', 'applying');
 comment on table  plan is 'A remedy made concrete. Immutable but for its status and times; never deleted.';
 comment on column plan.id is 'Number people use; carried by every write.';
 comment on column plan.incident_id is 'Why it exists.';
@@ -109,6 +115,8 @@ comment on column plan.subject is 'Service or name.';
 comment on column plan.change is 'The change: expects, sets.';
 comment on column plan.undo is 'The change that takes it back.';
 comment on column plan.reason is 'Why this remedy and this target, as data.';
+comment on column plan.mode is 'What automation might do with it when it was made.';
+comment on column plan.approved_by is 'Person who approved it; "policy" when the mode was act; null: nobody yet.';
 comment on column plan.status is 'proposed -> approved -> applying -> applied -> verified -> undone; or where it ended.';
 comment on column plan.applied_at is 'When the driver confirmed it by reading back.';
 comment on column plan.verified_at is 'When it was proven from the client''s side.';

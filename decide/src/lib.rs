@@ -1,15 +1,38 @@
 //! Pure decisions: observations become verdicts, verdicts findings, findings incidents, incidents
 //! plans, and plans are verified.
 //!
-//! In the order of the flow: [`names`], [`address`] and [`time`] are the values; [`observation`]
-//! is what agents measured; [`topology`] what the operator configured; [`change`] a change of DNS.
+//! In the order of the flow:
+//!
+//! * values: [`names`], [`address`], [`time`]
+//! * what comes in: [`observation`] (facts of agents), [`topology`] (what the operator configured)
+//! * [`fold`]: observations in commit order become the state that judging reads
+//! * verdicts, one table a file: [`vantage`], [`reach`], [`answer`], [`node`]; their words in
+//!   [`verdict`]; all of them at one moment in [`judge`]
+//! * [`finding`]: verdicts of all vantages compared
+//! * [`incident`]: findings that outlast hysteresis, from opening to closing
+//! * [`wanted`]: which evidence is missing and who shall be asked for it
+//! * [`change`], [`plan`]: a remedy made concrete; [`guard`] judges any plan before it runs
+//! * [`verify`]: proof after a change, from the client's side
 //!
 //! Absent on purpose: a runtime, SQL, a network, a clock, randomness and logs. `now` is an
 //! argument, maps are ordered, and every decision returns its reasons as data.
 
 pub mod address;
+pub mod answer;
 pub mod change;
+pub mod finding;
+pub mod fold;
+pub mod guard;
+pub mod incident;
+pub mod judge;
 pub mod names;
+pub mod node;
 pub mod observation;
+pub mod plan;
+pub mod reach;
 pub mod time;
 pub mod topology;
+pub mod vantage;
+pub mod verdict;
+pub mod verify;
+pub mod wanted;

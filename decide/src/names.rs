@@ -188,9 +188,7 @@ text_newtype! {
     /// What two vantages must not share to count as two witnesses: an uplink.
     FailureDomain
 }
-text_conversions!(
-    DomainName, VantageName, ResolverName, NodeName, ServiceName, ControlName, DriverName, FailureDomain
-);
+text_conversions!(DomainName, VantageName, ResolverName, NodeName, ServiceName, ControlName, DriverName, FailureDomain);
 
 /// A non-empty set of at most [`ADDRESSES_MAX`] global unicast addresses: the only thing a change
 /// can ever put into DNS, so a name cannot be left without an answer and a block page's address

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::names::{ControlName, DomainName, DriverName, FailureDomain, NodeName, ResolverName, ServiceName, VantageName};
+use crate::names::{
+    ControlName, DomainName, DriverName, FailureDomain, NodeName, ResolverName, ServiceName, VantageName,
+};
 
 /// Everything judging needs to know about the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,0 +1,301 @@
+//! The fold: observations in commit order become the state that judging reads.
+//!
+//! The same fold over the same observations gives the same state; after a restart it is rebuilt
+//! from the log. It keeps a bounded number of things: what a vantage last said of each pair of
+//! name and resolver, of each address, and of each control.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::names::{ControlName, DomainName, ResolverName, VantageName};
+use crate::observation::{
+    Connection, ConnectionOutcome, ControlCheck, Fact, Family, Observation, ObservationId, Resolution,
+    ResolutionOutcome, Target,
+};
+use crate::time::Timestamp;
+use crate::topology::{Policy, Topology};
+
+/// Observations a run keeps as its evidence: the first ones, which decided, and the newest.
+pub const EVIDENCE_MAX: usize = 8;
+
+/// Addresses remembered at one vantage, over all targets; the longest unseen is forgotten first.
+pub const REACH_MAX: usize = 4096;
+
+/// What all vantages last said.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fold {
+    vantages: BTreeMap<VantageName, VantageState>,
+    listening_since: Option<Timestamp>,
+    last_id: Option<ObservationId>,
+}
+
+/// What one vantage last said.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VantageState {
+    /// Receipt of its newest live observation.
+    pub last_report_at: Option<Timestamp>,
+    /// Newest result of each control.
+    pub controls: BTreeMap<ControlName, ControlState>,
+    /// Newest answer of each resolver for each name and family.
+    pub answers: BTreeMap<(DomainName, ResolverName, Family), AnswerState>,
+    /// What became of each address for each target.
+    pub reach: BTreeMap<(Target, IpAddr), Run>,
+}
+
+/// Newest result of a control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ControlState {
+    /// How it ended.
+    pub outcome: ConnectionOutcome,
+    /// When.
+    pub at: Timestamp,
+    /// When something last answered.
+    pub last_answered_at: Option<Timestamp>,
+    /// Its observation.
+    pub id: ObservationId,
+}
+
+/// Newest answer of a resolver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerState {
+    /// How the newest resolution ended.
+    pub outcome: ResolutionOutcome,
+    /// Its addresses, without order.
+    pub addresses: BTreeSet<IpAddr>,
+    /// When it ended.
+    pub at: Timestamp,
+    /// Since when the same answer (outcome and addresses) has been given without another between.
+    pub since: Timestamp,
+    /// How many times in a row.
+    pub times: u32,
+    /// Its observation.
+    pub id: ObservationId,
+}
+
+/// What became of one address for one target at one vantage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Newest outcome that says something about the target.
+    pub outcome: ConnectionOutcome,
+    /// When.
+    pub at: Timestamp,
+    /// Failures in a row, the newest included; 0 after a success.
+    pub failures: u32,
+    /// First of them.
+    pub failing_since: Option<Timestamp>,
+    /// When the failures became enough by count and span.
+    pub confirmed_at: Option<Timestamp>,
+    /// Successes in a row, the newest included; 0 after a failure.
+    pub successes: u32,
+    /// First of them.
+    pub good_since: Option<Timestamp>,
+    /// Newest success, also an old one.
+    pub last_success: Option<(Timestamp, ObservationId)>,
+    /// Observations of the current run, at most [`EVIDENCE_MAX`].
+    pub evidence: Vec<ObservationId>,
+}
+
+/// What an outcome says about the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    /// It can be used.
+    Usable,
+    /// It cannot be used.
+    Failed,
+    /// Nothing: the trouble is the vantage's own, or it was never contacted.
+    Nothing,
+}
+
+/// What a connection outcome says about its target.
+#[must_use]
+pub fn says(outcome: ConnectionOutcome) -> Says {
+    match outcome {
+        ConnectionOutcome::TlsOk | ConnectionOutcome::TcpOk => Says::Usable,
+        ConnectionOutcome::Refused
+        | ConnectionOutcome::Silent
+        | ConnectionOutcome::HostUnreachable
+        | ConnectionOutcome::NetUnreachable
+        | ConnectionOutcome::TlsSilent
+        | ConnectionOutcome::TlsReset
+        | ConnectionOutcome::TlsAlert
+        | ConnectionOutcome::CertificateName
+        | ConnectionOutcome::CertificateAuthority
+        | ConnectionOutcome::CertificateTime => Says::Failed,
+        ConnectionOutcome::FamilyUnavailable | ConnectionOutcome::OwnTrouble | ConnectionOutcome::RefusedByPolicy => {
+            Says::Nothing
+        }
+    }
+}
+
+impl Fold {
+    /// An empty fold of a coordinator that has been able to hear its agents since `moment`. Its own
+    /// gap before that is unknown time: no vantage counts as silent because of it.
+    #[must_use]
+    pub fn listening_since(moment: Timestamp) -> Self {
+        Self { listening_since: Some(moment), ..Self::default() }
+    }
+
+    /// How long a vantage has not been heard, counted from when it could have been.
+    #[must_use]
+    pub fn unheard_for(&self, name: &VantageName, now: Timestamp) -> Duration {
+        let heard = self.vantages.get(name).and_then(|state| state.last_report_at);
+        heard.max(self.listening_since).map_or(Duration::MAX, |since| now.since(since))
+    }
+
+    /// Adds one observation. One that was folded already, or is older than what the same subject
+    /// last showed, is history and changes nothing: a straggler cannot turn the state back.
+    pub fn apply(&mut self, topology: &Topology, observation: &Observation) {
+        if self.last_id.is_some_and(|last| observation.id <= last)
+            || !topology.vantages.contains_key(&observation.vantage)
+        {
+            return;
+        }
+        self.last_id = Some(observation.id);
+        let state = self.vantages.entry(observation.vantage.clone()).or_default();
+        state.last_report_at = state.last_report_at.max(Some(observation.received_at));
+        match &observation.fact {
+            Fact::Resolution(resolution) => state.apply_resolution(resolution, observation),
+            Fact::Connection(connection) => state.apply_connection(connection, observation, &topology.policy),
+            Fact::ControlCheck(check) => state.apply_control(check, observation),
+            // Stored and shown; judging endpoints is not part of the fold yet.
+            Fact::EndpointCheck(_) => {}
+        }
+    }
+
+    /// Key of the newest observation folded in.
+    #[must_use]
+    pub fn last_id(&self) -> Option<ObservationId> {
+        self.last_id
+    }
+
+    /// What one vantage last said.
+    #[must_use]
+    pub fn vantage(&self, name: &VantageName) -> Option<&VantageState> {
+        self.vantages.get(name)
+    }
+
+    /// What each vantage last said.
+    pub fn vantages(&self) -> impl Iterator<Item = (&VantageName, &VantageState)> {
+        self.vantages.iter()
+    }
+}
+
+impl VantageState {
+    fn apply_resolution(&mut self, resolution: &Resolution, observation: &Observation) {
+        let key = (resolution.name.clone(), resolution.resolver.clone(), resolution.family);
+        let addresses: BTreeSet<IpAddr> = resolution.addresses.iter().copied().collect();
+        let old = self.answers.get(&key);
+        if old.is_some_and(|old| old.at > observation.at) {
+            return;
+        }
+        let (since, times) = match old {
+            Some(old) if old.outcome == resolution.outcome && old.addresses == addresses => {
+                (old.since, old.times.saturating_add(1))
+            }
+            _ => (observation.at, 1),
+        };
+        let state = AnswerState {
+            outcome: resolution.outcome,
+            addresses,
+            at: observation.at,
+            since,
+            times,
+            id: observation.id,
+        };
+        self.answers.insert(key, state);
+    }
+
+    fn apply_control(&mut self, check: &ControlCheck, observation: &Observation) {
+        let old = self.controls.get(&check.control);
+        if old.is_some_and(|old| old.at > observation.at) {
+            return;
+        }
+        let answered = says(check.outcome) == Says::Usable;
+        let last_answered_at = if answered { Some(observation.at) } else { old.and_then(|old| old.last_answered_at) };
+        let state = ControlState { outcome: check.outcome, at: observation.at, last_answered_at, id: observation.id };
+        self.controls.insert(check.control.clone(), state);
+    }
+
+    fn apply_connection(&mut self, connection: &Connection, observation: &Observation, policy: &Policy) {
+        let key = (connection.target.clone(), connection.address);
+        if self.reach.get(&key).is_some_and(|run| run.at > observation.at) {
+            return;
+        }
+        if self.reach.len() >= REACH_MAX && !self.reach.contains_key(&key) {
+            self.forget_longest_unseen();
+        }
+        let run = self.reach.entry(key).or_insert_with(|| Run::new(connection.outcome, observation.at));
+        run.add(connection.outcome, observation, policy);
+    }
+
+    fn forget_longest_unseen(&mut self) {
+        let oldest = self.reach.iter().min_by_key(|(_, run)| run.at).map(|(key, _)| key.clone());
+        if let Some(key) = oldest {
+            self.reach.remove(&key);
+        }
+    }
+}
+
+impl Run {
+    fn new(outcome: ConnectionOutcome, at: Timestamp) -> Self {
+        Self {
+            outcome,
+            at,
+            failures: 0,
+            failing_since: None,
+            confirmed_at: None,
+            successes: 0,
+            good_since: None,
+            last_success: None,
+            evidence: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, outcome: ConnectionOutcome, observation: &Observation, policy: &Policy) {
+        self.at = observation.at;
+        self.outcome = outcome;
+        match says(outcome) {
+            Says::Usable => {
+                if self.successes == 0 {
+                    self.evidence.clear();
+                    self.good_since = Some(observation.at);
+                }
+                self.successes = self.successes.saturating_add(1);
+                self.last_success = Some((observation.at, observation.id));
+                (self.failures, self.failing_since, self.confirmed_at) = (0, None, None);
+            }
+            Says::Failed => {
+                if self.failures == 0 {
+                    self.evidence.clear();
+                    self.failing_since = Some(observation.at);
+                }
+                self.failures = self.failures.saturating_add(1);
+                (self.successes, self.good_since) = (0, None);
+                let enough = self.failures >= policy.k_min && self.failing_for() >= policy.span_min;
+                if enough && self.confirmed_at.is_none() {
+                    self.confirmed_at = Some(observation.at);
+                }
+            }
+            // The run neither grows nor ends: the vantage could not ask.
+            Says::Nothing => return,
+        }
+        if self.evidence.len() == EVIDENCE_MAX {
+            // Keep the first ones, which decided, and the newest.
+            self.evidence.pop();
+        }
+        self.evidence.push(observation.id);
+    }
+
+    /// How long the current run of failures spans.
+    #[must_use]
+    pub fn failing_for(&self) -> Duration {
+        self.failing_since.map_or(Duration::ZERO, |since| self.at.since(since))
+    }
+
+    /// How long the current run of successes spans.
+    #[must_use]
+    pub fn good_for(&self) -> Duration {
+        self.good_since.map_or(Duration::ZERO, |since| self.at.since(since))
+    }
+}

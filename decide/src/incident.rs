@@ -1,0 +1,311 @@
+//! Findings that outlast hysteresis: when an incident opens, changes and closes.
+//!
+//! ```text
+//!   finding seen            held for open_after            well for return_span, nothing in force
+//!  (nothing) ------> pending -------------------> open -------------------------------------> closed
+//!      ^                |                         |  ^
+//!      +-- finding gone +                         +--+ finding changes; unknown changes nothing
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::{Finding, Reason, Subject};
+use crate::judge::{Judgement, live_resolver};
+use crate::names::{DomainName, NodeName, ResolverName, ServiceName, VantageName};
+use crate::time::Timestamp;
+use crate::topology::{Role, Topology};
+use crate::verdict::{AnswerVerdict, NodeVerdict, VantageVerdict};
+
+/// Key of a stored incident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IncidentId(pub i64);
+
+/// An open incident.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Open {
+    /// Its number.
+    pub id: IncidentId,
+    /// What it is about.
+    pub subject: Subject,
+    /// The newest finding's word.
+    pub kind: String,
+    /// Everything it affected so far.
+    pub members: BTreeSet<String>,
+    /// When it opened.
+    pub opened_at: Timestamp,
+    /// The newest finding, as far as it mattered when it was last stored.
+    pub outline: Option<Outline>,
+    /// Since when its subject has been well without a break.
+    pub well_since: Option<Timestamp>,
+}
+
+/// The part of a finding whose change is worth a row: which kind, whom it affects, and whether
+/// another resolver would help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    kind: String,
+    members: BTreeSet<String>,
+    resolvers: BTreeMap<(DomainName, ResolverName), AnswerVerdict>,
+}
+
+/// The outline of a finding.
+#[must_use]
+pub fn outline(finding: &Finding) -> Outline {
+    let mut resolvers = BTreeMap::new();
+    if let Reason::UnroutableHere { names } = &finding.reason {
+        for (name, unroutable) in names {
+            for (resolver, other) in &unroutable.resolvers {
+                resolvers.insert((name.clone(), resolver.clone()), other.verdict);
+            }
+        }
+    }
+    Outline { kind: finding.kind.clone(), members: finding.members.clone(), resolvers }
+}
+
+/// What happened to an incident.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transition {
+    /// Open a new one for this finding.
+    Open {
+        /// The finding.
+        finding: Finding,
+    },
+    /// The finding of an open one changed in kind, members or counterfactual.
+    Change {
+        /// Which.
+        id: IncidentId,
+        /// The finding now.
+        finding: Finding,
+    },
+    /// Close it.
+    Close {
+        /// Which.
+        id: IncidentId,
+        /// Since when its subject has been well.
+        well_since: Timestamp,
+    },
+}
+
+/// Pending findings and open incidents.
+#[derive(Debug, Clone, Default)]
+pub struct Book {
+    pending: BTreeMap<Subject, Timestamp>,
+    open: BTreeMap<Subject, Open>,
+}
+
+/// How the subject of an open incident is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// Shown to be well.
+    Well,
+    /// Shown to be faulty still, or served by a remedy.
+    Sick,
+    /// Nothing can be said; neither opens nor closes.
+    Unknown,
+}
+
+impl Book {
+    /// A book with the incidents that are open in the store.
+    #[must_use]
+    pub fn new(open: impl IntoIterator<Item = Open>) -> Self {
+        Self { pending: BTreeMap::new(), open: open.into_iter().map(|i| (i.subject.clone(), i)).collect() }
+    }
+
+    /// The open incidents, in order of subject.
+    pub fn open(&self) -> impl Iterator<Item = &Open> {
+        self.open.values()
+    }
+
+    /// Notes that the store has opened an incident for a finding.
+    pub fn opened(&mut self, id: IncidentId, finding: &Finding, now: Timestamp) {
+        self.pending.remove(&finding.subject);
+        let open = Open {
+            id,
+            subject: finding.subject.clone(),
+            kind: finding.kind.clone(),
+            members: finding.members.clone(),
+            opened_at: now,
+            outline: Some(outline(finding)),
+            well_since: None,
+        };
+        self.open.insert(finding.subject.clone(), open);
+    }
+
+    /// Notes that the store has recorded a change.
+    pub fn changed(&mut self, finding: &Finding) {
+        if let Some(open) = self.open.get_mut(&finding.subject) {
+            open.kind.clone_from(&finding.kind);
+            open.members.extend(finding.members.iter().cloned());
+            open.outline = Some(outline(finding));
+        }
+    }
+
+    /// Notes that the store has closed an incident.
+    pub fn closed(&mut self, id: IncidentId) {
+        self.open.retain(|_, open| open.id != id);
+    }
+
+    /// What the findings of this moment do to the incidents. `in_force` lists open incidents with a
+    /// remedy in force or a plan in flight: they do not close. The caller stores each transition
+    /// and then notes it with [`Book::opened`], [`Book::changed`] or [`Book::closed`].
+    #[must_use]
+    pub fn step(
+        &mut self,
+        topology: &Topology,
+        judgement: &Judgement,
+        findings: &[Finding],
+        serving: &BTreeMap<ServiceName, NodeName>,
+        in_force: &BTreeSet<IncidentId>,
+    ) -> Vec<Transition> {
+        let now = judgement.at;
+        let mut transitions = Vec::new();
+        let found: BTreeSet<&Subject> = findings.iter().map(|finding| &finding.subject).collect();
+        self.pending.retain(|subject, _| found.contains(subject));
+        for finding in findings {
+            if let Some(open) = self.open.get(&finding.subject) {
+                if open.outline.as_ref() != Some(&outline(finding)) {
+                    transitions.push(Transition::Change { id: open.id, finding: finding.clone() });
+                }
+                continue;
+            }
+            let since = *self.pending.entry(finding.subject.clone()).or_insert(now);
+            if now.since(since) >= topology.policy.open_after {
+                transitions.push(Transition::Open { finding: finding.clone() });
+            }
+        }
+        for open in self.open.values_mut() {
+            let health = if found.contains(&open.subject) || in_force.contains(&open.id) {
+                Health::Sick
+            } else {
+                health(topology, judgement, open, serving)
+            };
+            match health {
+                Health::Sick | Health::Unknown => open.well_since = None,
+                Health::Well => {
+                    let since = *open.well_since.get_or_insert(now);
+                    if now.since(since) >= topology.policy.return_span {
+                        transitions.push(Transition::Close { id: open.id, well_since: since });
+                    }
+                }
+            }
+        }
+        transitions
+    }
+}
+
+/// How the subject of an open incident is doing now.
+#[must_use]
+pub fn health(
+    topology: &Topology,
+    judgement: &Judgement,
+    open: &Open,
+    serving: &BTreeMap<ServiceName, NodeName>,
+) -> Health {
+    if judgement.fleet.frozen() {
+        return if open.subject == Subject::Fleet { Health::Sick } else { Health::Unknown };
+    }
+    match &open.subject {
+        Subject::Fleet => Health::Well,
+        Subject::Vantage { vantage } => {
+            judgement.vantages.get(vantage).map_or(Health::Unknown, |judged| match judged.verdict {
+                VantageVerdict::Ok => Health::Well,
+                VantageVerdict::Silent | VantageVerdict::UplinkDown | VantageVerdict::Intercepted => Health::Sick,
+                VantageVerdict::Unmeasured | VantageVerdict::Degraded => Health::Unknown,
+            })
+        }
+        Subject::UnroutableAt { vantage } => {
+            worst(open.members.iter().filter_map(|member| member.parse().ok()).map(|name: DomainName| {
+                let live = live_health(topology, judgement, vantage, &name);
+                worst([live, native_health(topology, judgement, vantage, &name)])
+            }))
+        }
+        Subject::Name { name } => {
+            worst(topology.vantages.keys().map(|vantage| live_health(topology, judgement, vantage, name)))
+        }
+        Subject::NameAt { vantage, name } => live_health(topology, judgement, vantage, name),
+        Subject::Service { service } => match topology.services.get(service) {
+            Some(service_now) => match serving.get(service) {
+                Some(node) if *node == service_now.native => node_health(judgement, node),
+                Some(_) => Health::Sick,
+                None => Health::Unknown,
+            },
+            // No longer configured: nobody watches it any more.
+            None => Health::Well,
+        },
+        Subject::Node { node } => node_health(judgement, node),
+    }
+}
+
+fn worst(parts: impl IntoIterator<Item = Health>) -> Health {
+    let mut worst = None;
+    for part in parts {
+        worst = Some(match (worst, part) {
+            (Some(Health::Sick), _) | (_, Health::Sick) => Health::Sick,
+            (Some(Health::Unknown), _) | (_, Health::Unknown) => Health::Unknown,
+            (Some(Health::Well) | None, Health::Well) => Health::Well,
+        });
+    }
+    worst.unwrap_or(Health::Unknown)
+}
+
+fn answer_health(verdict: AnswerVerdict) -> Health {
+    match verdict {
+        AnswerVerdict::Ok | AnswerVerdict::SteeredByVantage | AnswerVerdict::FamilyUnusable => Health::Well,
+        AnswerVerdict::InsufficientEvidence => Health::Unknown,
+        AnswerVerdict::NotObtained
+        | AnswerVerdict::Servfail
+        | AnswerVerdict::Refused
+        | AnswerVerdict::Denied
+        | AnswerVerdict::CanaryGone
+        | AnswerVerdict::Filtered
+        | AnswerVerdict::Private
+        | AnswerVerdict::Empty
+        | AnswerVerdict::PartlyDead
+        | AnswerVerdict::Impostor
+        | AnswerVerdict::UnroutableHere
+        | AnswerVerdict::DeadEverywhere => Health::Sick,
+    }
+}
+
+fn live_health(topology: &Topology, judgement: &Judgement, vantage: &VantageName, name: &DomainName) -> Health {
+    let answer = live_resolver(topology).and_then(|live| judgement.answer(vantage, name, live));
+    answer.map_or(Health::Unknown, |answer| answer_health(answer.verdict))
+}
+
+/// Whether the native answer for a name at a vantage is usable: what the live resolver would serve
+/// without a pin. That is the answer of its configured upstream; without one, of every endpoint.
+#[must_use]
+pub fn native_health(topology: &Topology, judgement: &Judgement, vantage: &VantageName, name: &DomainName) -> Health {
+    worst(native_resolvers(topology, vantage).map(|resolver| {
+        judgement.answer(vantage, name, resolver).map_or(Health::Unknown, |a| answer_health(a.verdict))
+    }))
+}
+
+/// Resolvers whose answers stand for the native answer at a vantage.
+pub fn native_resolvers<'a>(topology: &'a Topology, vantage: &VantageName) -> impl Iterator<Item = &'a ResolverName> {
+    let upstream = topology.vantages.get(vantage).and_then(|v| v.upstream.clone());
+    topology
+        .resolvers
+        .iter()
+        .filter(move |(name, resolver)| match &upstream {
+            Some(upstream) => *name == upstream,
+            None => resolver.role != Role::Live,
+        })
+        .map(|(name, _)| name)
+}
+
+fn node_health(judgement: &Judgement, node: &NodeName) -> Health {
+    judgement.nodes.get(node).map_or(Health::Unknown, |judged| match judged.verdict {
+        NodeVerdict::Ok => Health::Well,
+        NodeVerdict::InsufficientEvidence => Health::Unknown,
+        NodeVerdict::UnroutableFromSome
+        | NodeVerdict::ImpostorEverywhere
+        | NodeVerdict::CertInvalidEverywhere
+        | NodeVerdict::OpenButDead
+        | NodeVerdict::RefusingEverywhere
+        | NodeVerdict::DeadEverywhere => Health::Sick,
+    })
+}

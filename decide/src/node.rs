@@ -1,0 +1,107 @@
+//! One node of ours across all vantages. Read from the top; the first row that holds decides.
+//!
+//! | # | evidence | verdict |
+//! |---|---|---|
+//! | 1 | proven somewhere, dead nowhere | ok |
+//! | 2 | proven somewhere after it began to fail where it is dead | unroutable from some |
+//! | 3 | proven somewhere, but before that: asked again, and a veto until it answers or goes stale | insufficient evidence |
+//! | 4 | fewer than two accusers, or all in one failure domain | insufficient evidence |
+//! | 5 | all accusers agree on impostor, certificate time, open but dead, refused | that one |
+//! | 6 | else | dead everywhere |
+//!
+//! A proven living witness vetoes whatever the number of accusers: there is no percentage vote.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::{FailureDomain, NodeName, VantageName};
+use crate::observation::{ObservationId, Target};
+use crate::reach::Reach;
+use crate::topology::{Node, Topology};
+use crate::verdict::{AddressVerdict, NodeVerdict};
+
+/// A node, with what decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeJudgement {
+    /// The row.
+    pub verdict: NodeVerdict,
+    /// Vantages that prove it alive.
+    pub alive_at: Vec<VantageName>,
+    /// Vantages that find it dead by enough probes and may accuse, with what each found.
+    pub accusers: BTreeMap<VantageName, AddressVerdict>,
+    /// Failure domains of the accusers.
+    pub accusing_domains: BTreeSet<FailureDomain>,
+    /// Vantages where it fails, but not yet by enough probes.
+    pub suspected_at: Vec<VantageName>,
+    /// Connections that decided.
+    pub evidence: Vec<ObservationId>,
+}
+
+/// Fewest accusers, in as many failure domains, for a finding about a public record.
+pub const ACCUSERS_MIN: usize = 2;
+
+/// Judges one node from its reach at every vantage.
+#[must_use]
+pub fn judge(topology: &Topology, reach: &crate::answer::ReachMap, name: &NodeName, node: &Node) -> NodeJudgement {
+    let mut judgement = NodeJudgement {
+        verdict: NodeVerdict::InsufficientEvidence,
+        alive_at: Vec::new(),
+        accusers: BTreeMap::new(),
+        accusing_domains: BTreeSet::new(),
+        suspected_at: Vec::new(),
+        evidence: Vec::new(),
+    };
+    for (vantage, place) in &topology.vantages {
+        let key = (vantage.clone(), Target::Node(name.clone()), node.address);
+        let Some(here): Option<&Reach> = reach.get(&key) else { continue };
+        if here.proven() {
+            judgement.alive_at.push(vantage.clone());
+        } else if here.dead() {
+            judgement.accusers.insert(vantage.clone(), here.verdict);
+            judgement.accusing_domains.insert(place.failure_domain.clone());
+        } else if here.suspected() {
+            judgement.suspected_at.push(vantage.clone());
+        } else {
+            continue;
+        }
+        judgement.evidence.extend(&here.evidence);
+    }
+    let at = |vantage: &VantageName| reach.get(&(vantage.clone(), Target::Node(name.clone()), node.address));
+    let contradicted = judgement
+        .alive_at
+        .iter()
+        .filter_map(at)
+        .any(|alive| judgement.accusers.keys().filter_map(at).any(|dead| alive.contradicts(dead)));
+    judgement.verdict = row(&judgement, contradicted);
+    judgement
+}
+
+fn row(judgement: &NodeJudgement, contradicted: bool) -> NodeVerdict {
+    let alive = !judgement.alive_at.is_empty();
+    let accusers = judgement.accusers.len();
+    if alive && accusers == 0 {
+        return NodeVerdict::Ok;
+    }
+    if contradicted {
+        return NodeVerdict::UnroutableFromSome;
+    }
+    if alive {
+        return NodeVerdict::InsufficientEvidence;
+    }
+    if accusers < ACCUSERS_MIN || judgement.accusing_domains.len() < ACCUSERS_MIN {
+        return NodeVerdict::InsufficientEvidence;
+    }
+    let all = |verdict| judgement.accusers.values().all(|v| *v == verdict);
+    if all(AddressVerdict::Impostor) {
+        NodeVerdict::ImpostorEverywhere
+    } else if all(AddressVerdict::CertTime) {
+        NodeVerdict::CertInvalidEverywhere
+    } else if all(AddressVerdict::OpenButDead) {
+        NodeVerdict::OpenButDead
+    } else if all(AddressVerdict::Refused) {
+        NodeVerdict::RefusingEverywhere
+    } else {
+        NodeVerdict::DeadEverywhere
+    }
+}

@@ -1,0 +1,155 @@
+//! One address as seen from one vantage. Read from the top; the first row that holds decides.
+//!
+//! | # | evidence | verdict |
+//! |---|---|---|
+//! | 1 | special-purpose, or forbidden by the owner | refused by policy |
+//! | 2 | the vantage lacks the family | family unavailable |
+//! | 3 | newest probe completed TLS for the name | ok |
+//! | 4 | newest probe completed TCP, TCP-only by design, not intercepted | ok, unproven |
+//! | 5 | stale, fewer than `k_min` failures over `span_min`, no control passed since, or the vantage may not accuse | unmeasured |
+//! | 6 | RST (not intercepted) | refused |
+//! | 7 | nothing, ICMP, no route for the prefix | silent |
+//! | 8 | TLS hangs, is reset or not spoken | open but dead |
+//! | 9 | certificate name or authority | impostor |
+//! | 10 | certificate time | certificate time |
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::address;
+use crate::fold::{Run, VantageState};
+use crate::observation::{ConnectionOutcome, ObservationId, Target};
+use crate::time::Timestamp;
+use crate::topology::Topology;
+use crate::vantage::{VantageJudgement, controls_passed_since};
+use crate::verdict::AddressVerdict;
+
+/// An address at a vantage, with what decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// The row.
+    pub verdict: AddressVerdict,
+    /// Failures in a row.
+    pub failures: u32,
+    /// What they span, in ms.
+    pub span_ms: u64,
+    /// Newest probe, if any.
+    pub at: Option<Timestamp>,
+    /// First failure of the current run, if it fails.
+    pub failing_since: Option<Timestamp>,
+    /// Observations that decided.
+    pub evidence: Vec<ObservationId>,
+}
+
+impl Reach {
+    fn bare(verdict: AddressVerdict) -> Self {
+        Self { verdict, failures: 0, span_ms: 0, at: None, failing_since: None, evidence: Vec::new() }
+    }
+
+    /// Shown usable from here: TLS for the name, or TCP where the target is TCP-only.
+    #[must_use]
+    pub fn proven(&self) -> bool {
+        match self.verdict {
+            AddressVerdict::Ok | AddressVerdict::OkUnproven => true,
+            AddressVerdict::RefusedByPolicy
+            | AddressVerdict::FamilyUnavailable
+            | AddressVerdict::Refused
+            | AddressVerdict::Silent
+            | AddressVerdict::OpenButDead
+            | AddressVerdict::Impostor
+            | AddressVerdict::CertTime
+            | AddressVerdict::Unmeasured => false,
+        }
+    }
+
+    /// Shown unusable from here, by enough probes, by a vantage that may accuse.
+    #[must_use]
+    pub fn dead(&self) -> bool {
+        match self.verdict {
+            AddressVerdict::Refused
+            | AddressVerdict::Silent
+            | AddressVerdict::OpenButDead
+            | AddressVerdict::Impostor
+            | AddressVerdict::CertTime => true,
+            AddressVerdict::RefusedByPolicy
+            | AddressVerdict::FamilyUnavailable
+            | AddressVerdict::Ok
+            | AddressVerdict::OkUnproven
+            | AddressVerdict::Unmeasured => false,
+        }
+    }
+
+    /// Proven from here by a probe that ended after `failing` began to fail there. Only such a
+    /// success contradicts the failure; an older one may be the world before the fault.
+    #[must_use]
+    pub fn contradicts(&self, failing: &Reach) -> bool {
+        self.proven() && failing.failing_since.is_some_and(|since| self.at >= Some(since))
+    }
+
+    /// Failing, but not yet by enough probes: more evidence is wanted.
+    #[must_use]
+    pub fn suspected(&self) -> bool {
+        self.failures > 0 && !self.dead()
+    }
+}
+
+/// Judges one address for one target at one vantage.
+#[must_use]
+pub fn judge(
+    topology: &Topology,
+    vantage: &VantageJudgement,
+    state: &VantageState,
+    target: &Target,
+    address: IpAddr,
+    now: Timestamp,
+) -> Reach {
+    if address::special_purpose(address).is_some() {
+        return Reach::bare(AddressVerdict::RefusedByPolicy);
+    }
+    let Some(run) = state.reach.get(&(target.clone(), address)) else {
+        return Reach::bare(AddressVerdict::Unmeasured);
+    };
+    let mut reach = Reach {
+        verdict: AddressVerdict::Unmeasured,
+        failures: run.failures,
+        span_ms: u64::try_from(run.failing_for().as_millis()).unwrap_or(u64::MAX),
+        at: Some(run.at),
+        failing_since: run.failing_since,
+        evidence: run.evidence.clone(),
+    };
+    if now.since(run.at) > topology.policy.fresh_for {
+        (reach.failures, reach.failing_since) = (0, None);
+        return reach;
+    }
+    reach.verdict = row(topology, vantage, state, run);
+    reach
+}
+
+fn row(topology: &Topology, vantage: &VantageJudgement, state: &VantageState, run: &Run) -> AddressVerdict {
+    let enough = vantage.may_accuse()
+        && run.confirmed_at.is_some_and(|confirmed_at| controls_passed_since(topology, state, confirmed_at));
+    let if_enough = |verdict| if enough { verdict } else { AddressVerdict::Unmeasured };
+    match run.outcome {
+        ConnectionOutcome::RefusedByPolicy => AddressVerdict::RefusedByPolicy,
+        ConnectionOutcome::FamilyUnavailable => AddressVerdict::FamilyUnavailable,
+        ConnectionOutcome::OwnTrouble => AddressVerdict::Unmeasured,
+        ConnectionOutcome::TlsOk if vantage.may_prove() => AddressVerdict::Ok,
+        ConnectionOutcome::TcpOk if vantage.may_prove() && !vantage.intercepted() => AddressVerdict::OkUnproven,
+        ConnectionOutcome::TlsOk | ConnectionOutcome::TcpOk => AddressVerdict::Unmeasured,
+        // A middlebox that accepts everything also refuses and swallows in the target's place.
+        ConnectionOutcome::Refused if vantage.intercepted() => AddressVerdict::Unmeasured,
+        ConnectionOutcome::Refused => if_enough(AddressVerdict::Refused),
+        ConnectionOutcome::Silent | ConnectionOutcome::HostUnreachable | ConnectionOutcome::NetUnreachable => {
+            if vantage.intercepted() { AddressVerdict::Unmeasured } else { if_enough(AddressVerdict::Silent) }
+        }
+        ConnectionOutcome::TlsSilent | ConnectionOutcome::TlsReset | ConnectionOutcome::TlsAlert => {
+            // Behind such a middlebox an open port without TLS means: nothing is there.
+            if_enough(if vantage.intercepted() { AddressVerdict::Silent } else { AddressVerdict::OpenButDead })
+        }
+        ConnectionOutcome::CertificateName | ConnectionOutcome::CertificateAuthority => {
+            if_enough(AddressVerdict::Impostor)
+        }
+        ConnectionOutcome::CertificateTime => if_enough(AddressVerdict::CertTime),
+    }
+}

@@ -1,0 +1,153 @@
+//! May a vantage speak? Read from the top; the first row that holds decides.
+//!
+//! | # | evidence | verdict | its failures count | its successes count |
+//! |---|---|---|---|---|
+//! | 1 | no report for `silent_after`, counted from when the coordinator could hear | silent | no | no |
+//! | 2 | no control measured lately | unmeasured | no | yes |
+//! | 3 | no positive control reached | uplink down | no | yes |
+//! | 4 | the negative control answered | intercepted | only from TLS up | only from TLS up |
+//! | 5 | a minority of the controls reached | degraded | no | yes |
+//! | 6 | else | ok | yes | yes |
+
+use serde::{Deserialize, Serialize};
+
+use crate::fold::{Fold, Says, VantageState, says};
+use crate::names::{ControlName, VantageName};
+use crate::observation::ObservationId;
+use crate::time::Timestamp;
+use crate::topology::Topology;
+use crate::verdict::{FleetVerdict, VantageVerdict};
+
+/// A vantage's standing, with what decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VantageJudgement {
+    /// The row.
+    pub verdict: VantageVerdict,
+    /// Positive controls that were reached when last tried.
+    pub controls_reached: Vec<ControlName>,
+    /// Positive controls that were not.
+    pub controls_failed: Vec<ControlName>,
+    /// Last report, if any.
+    pub last_report_at: Option<Timestamp>,
+    /// Control checks that decided.
+    pub evidence: Vec<ObservationId>,
+}
+
+impl VantageJudgement {
+    /// Whether its failed connections say anything about targets.
+    #[must_use]
+    pub fn may_accuse(&self) -> bool {
+        match self.verdict {
+            VantageVerdict::Ok | VantageVerdict::Intercepted => true,
+            VantageVerdict::Silent
+            | VantageVerdict::Unmeasured
+            | VantageVerdict::UplinkDown
+            | VantageVerdict::Degraded => false,
+        }
+    }
+
+    /// Whether its successes prove anything.
+    #[must_use]
+    pub fn may_prove(&self) -> bool {
+        match self.verdict {
+            VantageVerdict::Silent => false,
+            VantageVerdict::Ok
+            | VantageVerdict::Intercepted
+            | VantageVerdict::Unmeasured
+            | VantageVerdict::UplinkDown
+            | VantageVerdict::Degraded => true,
+        }
+    }
+
+    /// Whether something between it and the world accepts every TCP connection.
+    #[must_use]
+    pub fn intercepted(&self) -> bool {
+        self.verdict == VantageVerdict::Intercepted
+    }
+}
+
+/// Judges one vantage.
+#[must_use]
+pub fn judge(topology: &Topology, fold: &Fold, name: &VantageName, now: Timestamp) -> VantageJudgement {
+    let policy = &topology.policy;
+    let none = VantageState::default();
+    let state = fold.vantage(name).unwrap_or(&none);
+    let mut judgement = VantageJudgement {
+        verdict: VantageVerdict::Silent,
+        controls_reached: Vec::new(),
+        controls_failed: Vec::new(),
+        last_report_at: state.last_report_at,
+        evidence: Vec::new(),
+    };
+    if fold.unheard_for(name, now) > policy.silent_after {
+        return judgement;
+    }
+    let control_fresh_for = policy.control_every * 5 / 2;
+    let mut intercepted = false;
+    let mut positives = 0_usize;
+    for (control, kind) in &topology.controls {
+        positives += usize::from(!kind.negative);
+        let Some(result) = state.controls.get(control).filter(|c| now.since(c.at) <= control_fresh_for) else {
+            continue;
+        };
+        judgement.evidence.push(result.id);
+        match (kind.negative, says(result.outcome)) {
+            (true, Says::Usable) => intercepted = true,
+            (true, Says::Failed | Says::Nothing) => {}
+            (false, Says::Usable) => judgement.controls_reached.push(control.clone()),
+            (false, Says::Failed | Says::Nothing) => judgement.controls_failed.push(control.clone()),
+        }
+    }
+    let (reached, failed) = (judgement.controls_reached.len(), judgement.controls_failed.len());
+    judgement.verdict = if state.last_report_at.is_none() || (positives > 0 && reached + failed == 0) {
+        VantageVerdict::Unmeasured
+    } else if positives > 0 && reached == 0 {
+        VantageVerdict::UplinkDown
+    } else if intercepted {
+        VantageVerdict::Intercepted
+    } else if reached < failed {
+        VantageVerdict::Degraded
+    } else {
+        VantageVerdict::Ok
+    };
+    judgement
+}
+
+/// Whether the vantage's uplink was shown to work at or after `moment`: the closing half of the
+/// sandwich around a run of failures. Needs half of the positive controls; true when none is
+/// configured.
+#[must_use]
+pub fn controls_passed_since(topology: &Topology, state: &VantageState, moment: Timestamp) -> bool {
+    let positives = topology.controls.iter().filter(|(_, kind)| !kind.negative);
+    let total = positives.clone().count();
+    let passed = positives
+        .filter_map(|(name, _)| state.controls.get(name))
+        .filter(|result| result.last_answered_at.is_some_and(|at| at >= moment))
+        .count();
+    passed * 2 >= total
+}
+
+/// Judges the fleet as a whole.
+#[must_use]
+pub fn judge_fleet<'a>(judgements: impl Iterator<Item = &'a VantageJudgement>) -> FleetVerdict {
+    let (mut heard, mut cut_off, mut others) = (0_usize, 0_usize, 0_usize);
+    for judgement in judgements {
+        match judgement.verdict {
+            VantageVerdict::Silent => continue,
+            VantageVerdict::UplinkDown => cut_off += 1,
+            // One that has not measured its controls yet says nothing about the fleet.
+            VantageVerdict::Unmeasured
+            | VantageVerdict::Intercepted
+            | VantageVerdict::Degraded
+            | VantageVerdict::Ok => others += 1,
+        }
+        heard += 1;
+    }
+    if heard == 0 {
+        FleetVerdict::CoordinatorIsolated
+    } else if cut_off > 0 && others == 0 {
+        FleetVerdict::ControlsFailed
+    } else {
+        FleetVerdict::Ok
+    }
+}

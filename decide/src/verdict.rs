@@ -1,0 +1,170 @@
+//! The words of judgement. Each is one row of a table; the modules that decide say which.
+
+use serde::{Deserialize, Serialize};
+
+use crate::observation::word_enum;
+
+word_enum! {
+    /// May a vantage speak? Decided in [`crate::vantage`].
+    VantageVerdict {
+        /// No report for longer than the policy's `silent_after`.
+        Silent = "vantage_silent",
+        /// Reports, but no control was measured lately: it has not earned its vote.
+        Unmeasured = "vantage_unmeasured",
+        /// No positive control was reached: an island.
+        UplinkDown = "vantage_uplink_down",
+        /// The negative control answered: something accepts every connection.
+        Intercepted = "vantage_intercepted",
+        /// Only a minority of the positive controls was reached.
+        Degraded = "vantage_degraded",
+        /// May accuse and acquit.
+        Ok = "vantage_ok",
+    }
+}
+
+word_enum! {
+    /// An address as seen from one vantage. Decided in [`crate::reach`].
+    AddressVerdict {
+        /// Special-purpose or forbidden by the owner; never contacted.
+        RefusedByPolicy = "addr_refused_by_policy",
+        /// The vantage lacks the whole family.
+        FamilyUnavailable = "addr_family_unavailable",
+        /// TLS for the name completed.
+        Ok = "addr_ok",
+        /// TCP only, by configuration.
+        OkUnproven = "addr_ok_unproven",
+        /// RST to every attempt.
+        Refused = "addr_refused",
+        /// Nothing came back, or ICMP unreachable.
+        Silent = "addr_silent",
+        /// TCP works, TLS hangs, is reset or is not spoken.
+        OpenButDead = "addr_open_but_dead",
+        /// Certificate for another name or of an unknown authority.
+        Impostor = "addr_impostor",
+        /// Certificate expired or not yet valid.
+        CertTime = "addr_cert_time",
+        /// Not measured, stale, or too few agreeing probes.
+        Unmeasured = "addr_unmeasured",
+    }
+}
+
+word_enum! {
+    /// One name as one resolver answers it at one vantage. Decided in [`crate::answer`].
+    AnswerVerdict {
+        /// Too little to say anything.
+        InsufficientEvidence = "insufficient_evidence",
+        /// The resolver gave no DNS answer; its own check says why.
+        NotObtained = "answer_not_obtained",
+        /// SERVFAIL.
+        Servfail = "answer_servfail",
+        /// REFUSED or another error code.
+        Refused = "answer_refused",
+        /// NXDOMAIN here, an answer at another resolver.
+        Denied = "answer_denied",
+        /// NXDOMAIN at every resolver: the canary itself is gone.
+        CanaryGone = "canary_gone",
+        /// 0.0.0.0 or ::.
+        Filtered = "answer_filtered",
+        /// A special-purpose address for a public name.
+        Private = "answer_private",
+        /// Only addresses of a family this vantage lacks; no fault.
+        FamilyUnusable = "answer_family_unusable",
+        /// NOERROR without an address.
+        Empty = "answer_empty",
+        /// Some addresses proven, some dead.
+        PartlyDead = "answer_partly_dead",
+        /// Proven, and disjoint from another vantage's proven answer; no fault.
+        SteeredByVantage = "answer_steered_by_vantage",
+        /// Proven.
+        Ok = "answer_ok",
+        /// Every address answers with a stranger's certificate.
+        Impostor = "answer_impostor",
+        /// Dead here, and another vantage proves one of these same addresses.
+        UnroutableHere = "answer_unroutable_here",
+        /// Dead here and at another vantage, proven nowhere.
+        DeadEverywhere = "answer_dead_everywhere",
+    }
+}
+
+impl AnswerVerdict {
+    /// Whether a client that gets this answer can use it.
+    #[must_use]
+    pub fn usable(self) -> bool {
+        match self {
+            Self::Ok | Self::SteeredByVantage | Self::PartlyDead => true,
+            Self::InsufficientEvidence
+            | Self::NotObtained
+            | Self::Servfail
+            | Self::Refused
+            | Self::Denied
+            | Self::CanaryGone
+            | Self::Filtered
+            | Self::Private
+            | Self::FamilyUnusable
+            | Self::Empty
+            | Self::Impostor
+            | Self::UnroutableHere
+            | Self::DeadEverywhere => false,
+        }
+    }
+}
+
+word_enum! {
+    /// A node of ours across all vantages. Decided in [`crate::node`].
+    NodeVerdict {
+        /// Alive somewhere, dead nowhere.
+        Ok = "node_ok",
+        /// Alive somewhere and dead somewhere.
+        UnroutableFromSome = "node_unroutable_from_some",
+        /// Fewer than two accusers, or all in one failure domain.
+        InsufficientEvidence = "insufficient_evidence",
+        /// All accusers got a stranger's certificate.
+        ImpostorEverywhere = "node_impostor_everywhere",
+        /// All accusers got a certificate out of its time.
+        CertInvalidEverywhere = "node_cert_invalid_everywhere",
+        /// All accusers completed TCP and nothing more.
+        OpenButDead = "node_open_but_dead",
+        /// All accusers were refused.
+        RefusingEverywhere = "node_refusing_everywhere",
+        /// All accusers find it dead, each in its way.
+        DeadEverywhere = "node_dead_everywhere",
+    }
+}
+
+impl NodeVerdict {
+    /// Whether the verdict calls for serving the name from another node.
+    #[must_use]
+    pub fn gone(self) -> bool {
+        match self {
+            Self::ImpostorEverywhere
+            | Self::CertInvalidEverywhere
+            | Self::OpenButDead
+            | Self::RefusingEverywhere
+            | Self::DeadEverywhere => true,
+            Self::Ok | Self::UnroutableFromSome | Self::InsufficientEvidence => false,
+        }
+    }
+}
+
+word_enum! {
+    /// The fleet as a whole. A freeze comes before every other judgement.
+    FleetVerdict {
+        /// At least one vantage reports and passes its controls.
+        Ok = "fleet_ok",
+        /// Nobody reports: the coordinator itself is cut off.
+        CoordinatorIsolated = "freeze_coordinator_isolated",
+        /// Vantages report and none passes a control: it is us, or the controls.
+        ControlsFailed = "freeze_controls_failed",
+    }
+}
+
+impl FleetVerdict {
+    /// Whether every record is frozen.
+    #[must_use]
+    pub fn frozen(self) -> bool {
+        match self {
+            Self::CoordinatorIsolated | Self::ControlsFailed => true,
+            Self::Ok => false,
+        }
+    }
+}
