@@ -65,6 +65,20 @@ pub fn outline(finding: &Finding) -> Outline {
     Outline { kind: finding.kind.clone(), members: finding.members.clone(), resolvers }
 }
 
+impl Open {
+    /// Whether a finding about the subject says something that is not stored yet. That a member is
+    /// missing from it is none: it may be healed by a remedy, or not measured at the moment.
+    fn is_news(&self, finding: &Finding) -> bool {
+        let Some(known) = &self.outline else { return true };
+        let now = outline(finding);
+        now.kind != known.kind
+            || !now.members.is_subset(&self.members)
+            || now.resolvers.iter().any(|(key, verdict)| {
+                *verdict != AnswerVerdict::InsufficientEvidence && known.resolvers.get(key) != Some(verdict)
+            })
+    }
+}
+
 /// What happened to an incident.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transition {
@@ -137,9 +151,13 @@ impl Book {
     /// Notes that the store has recorded a change.
     pub fn changed(&mut self, finding: &Finding) {
         if let Some(open) = self.open.get_mut(&finding.subject) {
+            let mut news = outline(finding);
+            if let Some(known) = open.outline.take() {
+                news.resolvers = known.resolvers.into_iter().chain(news.resolvers).collect();
+            }
             open.kind.clone_from(&finding.kind);
             open.members.extend(finding.members.iter().cloned());
-            open.outline = Some(outline(finding));
+            open.outline = Some(news);
         }
     }
 
@@ -166,7 +184,7 @@ impl Book {
         self.pending.retain(|subject, _| found.contains(subject));
         for finding in findings {
             if let Some(open) = self.open.get(&finding.subject) {
-                if open.outline.as_ref() != Some(&outline(finding)) {
+                if open.is_news(finding) {
                     transitions.push(Transition::Change { id: open.id, finding: finding.clone() });
                 }
                 continue;

@@ -32,6 +32,8 @@ fn found_pinned_proven_and_taken_back() {
     assert_eq!(rig.answer_word(BRANCH, CDNJS, "live"), "answer_ok");
     assert_eq!(rig.answer_word(BRANCH, CDNJS, "doh-cf"), "answer_unroutable_here", "the native answer is judged apart");
 
+    assert!(!rig.notes().iter().any(|note| note.starts_with("change")), "a healed name is no news: {:?}", rig.history);
+
     rig.run(60);
     assert_eq!(rig.plans.len(), 1, "while the native answer is bad the pin stands: {:?}", rig.history);
 
