@@ -60,11 +60,11 @@ create table incident_event (
     detail      jsonb not null
 );
 create index incident_event_incident on incident_event (incident_id, id);
-comment on table  incident_event is 'The incident''s timeline: opened, members_changed, no_plan, planned, closed.';
+comment on table  incident_event is 'The incident''s timeline.';
 comment on column incident_event.id is 'Key, in order.';
 comment on column incident_event.incident_id is 'Incident.';
 comment on column incident_event.at is 'When.';
-comment on column incident_event.what is 'Word for what happened.';
+comment on column incident_event.what is 'opened, members_changed, no_plan, planned, applied, proven, yielded, plan_failed, proof_failed, rollback_unproven, closed.';
 comment on column incident_event.detail is 'Particulars, as data.';
 
 create table incident_evidence (
@@ -134,7 +134,7 @@ comment on table  plan_event is 'Every step of a plan: journalled before it is d
 comment on column plan_event.id is 'Key, in order.';
 comment on column plan_event.plan_id is 'Plan.';
 comment on column plan_event.at is 'When.';
-comment on column plan_event.what is 'intent, read, applied, already, conflict, refused, failed, uncertain, proof, proof_failed, verified, taken_over, expired.';
+comment on column plan_event.what is 'intent, read, applied, already, conflict, refused, failed, uncertain, proof, proof_failed, verified, taken_over, renewed, expired.';
 comment on column plan_event.detail is 'Particulars, as data. No secrets.';
 
 create table plan_proof (

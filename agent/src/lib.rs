@@ -1,1 +1,39 @@
-//! skeleton
+//! The agent: it measures, remembers and sends, and applies the local remedies it is told to.
+//!
+//! In the order of the flow:
+//!
+//! * [`cli`] reads the flags, [`local`] the owner's file, [`agent`] puts the parts together.
+//! * [`assignment`] is what the coordinator wants measured, kept on disk; [`schedule`] says when;
+//!   [`rounds`] starts the probes and [`burst`] repeats a first failure at once.
+//! * [`policy`] says what may be contacted at all, [`dial`] is the only door to the network,
+//!   [`tls`] the trust; [`site`] bundles them. [`probe`] holds one file a kind of measurement.
+//! * [`measured`] is one fact with its timings; [`recorder`] numbers it into the [`spool`] on disk;
+//!   [`uplink`] sends from there and deletes only what was acknowledged.
+//! * [`tasks`] is urgent work the coordinator asks for; [`pins`] the remedies held at this place,
+//!   journalled, re-asserted and removed at their expiry.
+//! * [`clock`] is the only reader of clocks, [`entropy`] the only source of randomness.
+//!
+//! Absent on purpose: judgement. The agent classifies what the operating system and the protocols
+//! said into one named outcome and stops there; whether a place or the world is broken is decided
+//! where several places can be compared. Types of the wire stop at [`uplink`] and [`assignment`].
+
+pub mod agent;
+pub mod assignment;
+pub mod burst;
+pub mod cli;
+pub mod clock;
+pub mod dial;
+pub mod entropy;
+pub mod local;
+pub mod measured;
+pub mod pins;
+pub mod policy;
+pub mod probe;
+pub mod recorder;
+pub mod rounds;
+pub mod schedule;
+pub mod site;
+pub mod spool;
+pub mod tasks;
+pub mod tls;
+pub mod uplink;

@@ -1,1 +1,34 @@
-//! skeleton
+//! The coordinator, in the order in which a fact becomes a change:
+//!
+//! - [`ingest`] takes the agents' streams: mutual TLS, validation, commit, acknowledgement.
+//! - [`store`] holds all SQL: the log of observations, cursors, partitions, the lease.
+//! - [`tasks`] runs on the coordinator that holds the lease: detect, plan, execute, verify.
+//! - [`hub`] is where tasks meet the connected agents.
+//! - [`report`] turns rows into what people read, [`words`] data into sentences.
+//! - [`web`] and [`api`] serve the page and the API.
+//!
+//! Around them: [`cli`] the operator's tool, [`config`] the file, [`ca`] the certificates,
+//! [`embedded`] the Postgres that comes along when none is given, [`clock`] the only clock,
+//! [`revocation`] the cutting off, [`state`] what all share, [`error`] how a command says that it failed.
+//!
+//! Absent on purpose: judgement, which is pure and lives in `parallax-decide`; and any way for a
+//! type of the wire to get past [`ingest`] or for SQL to get out of [`store`].
+
+pub mod api;
+pub mod ca;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod embedded;
+pub mod error;
+pub mod hub;
+pub mod ingest;
+pub mod report;
+pub mod revocation;
+pub mod state;
+pub mod store;
+pub mod tasks;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod web;
+pub mod words;

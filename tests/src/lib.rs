@@ -1,1 +1,12 @@
-//! skeleton
+//! The lab, the demo, and the end-to-end tests of Parallax.
+//!
+//! - [`lab`]: a small internet on one machine, with real DNS servers and switches for its faults;
+//! - [`demo`]: the two field cases played in it;
+//! - [`outer`] and [`page`]: the process that stays outside of it, cleans up, and carries the page to the host;
+//! - [`clock`]: the only file that reads a clock.
+
+pub mod clock;
+pub mod demo;
+pub mod lab;
+pub mod outer;
+pub mod page;

@@ -1,0 +1,172 @@
+//! Puts the parts together and runs them.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use parallax_driver::unbound::{Unbound, UnboundConfig};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::assignment::kept::Kept;
+use crate::cli::Run;
+use crate::clock;
+use crate::dial::Dialer;
+use crate::local::{Local, LocalError, PinDriver};
+use crate::pins::Pins;
+use crate::policy::Policy;
+use crate::probe::live::LiveServers;
+use crate::recorder::Recorder;
+use crate::rounds::Rounds;
+use crate::schedule::{Kind, Timeline};
+use crate::site::Site;
+use crate::spool::{BootId, Spool};
+use crate::tasks::{self, Tasks};
+use crate::tls::{Trust, TrustError};
+use crate::uplink::identity::{Identity, IdentityError};
+use crate::uplink::{IdentityRefused, Uplink};
+
+/// Longest wait for one command to a local driver.
+const DRIVER_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Runs the agent until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When it cannot start, or the coordinator refuses its identity; see [`exit_code`].
+pub async fn run(options: Run) -> anyhow::Result<()> {
+    let local = Local::read(options.local.as_deref())?;
+    let identity = Identity::new(options.identity.clone());
+    identity.tls()?;
+    let _lock = lock(&options.state)?;
+    let site = Site {
+        dialer: dialer(&options),
+        policy: Policy::new(local.allow.clone()),
+        trust: Trust::load(local.tls_roots.as_deref())?,
+        live: LiveServers::new(local.live_resolver.clone()),
+    };
+    let boot = BootId::random()?;
+    let spool = Spool::open(options.state.join("spool"), boot, local.spool_bytes_max).with_context(|| {
+        format!("cannot use the spool in {}; check the folder's owner and free space", options.state.display())
+    })?;
+    let recorder = Recorder::new(spool);
+    let kept = Arc::new(Kept::open(&options.state));
+    let pins = match &local.drivers.pin {
+        None => None,
+        Some(PinDriver::Unbound { control }) => {
+            let driver = Unbound::new(UnboundConfig { control: control.clone(), timeout: DRIVER_WAIT_MAX });
+            Some(Arc::new(Pins::open(&options.state, driver)?))
+        }
+    };
+    let (send_tasks, take_tasks) = mpsc::channel(tasks::WAITING_MAX);
+    let (send_reports, reports) = mpsc::channel(tasks::WAITING_MAX);
+    let (stop, stopping) = watch::channel(false);
+    let timeline = Timeline::begin(Duration::from_millis(clock::unix_ms()));
+    let rounds = Rounds::new(site, recorder.clone(), timeline);
+    let tasks = Tasks::new(Arc::clone(&rounds), recorder.clone(), kept.follow(), pins.clone(), send_reports);
+    tracing::info!(%boot, version = env!("CARGO_PKG_VERSION"), assignment = kept.version(), state = %options.state.display(), "started");
+
+    let mut loops = JoinSet::new();
+    for kind in Kind::ALL {
+        loops.spawn(Arc::clone(&rounds).follow(kind, kept.follow()));
+    }
+    loops.spawn(tasks.run(take_tasks));
+    let syncing = recorder.clone();
+    loops.spawn(async move { syncing.keep_synced().await });
+    if let Some(pins) = pins {
+        loops.spawn(async move { pins.keep().await });
+    }
+    let coordinator = options.coordinator.clone();
+    let uplink = Uplink { coordinator, identity, boot, recorder: recorder.clone(), kept, tasks: send_tasks, reports };
+    let mut uplink = tokio::spawn(uplink.run(stopping));
+
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let outcome = tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        ended = &mut uplink => match ended {
+            Ok(Ok(())) => Err(anyhow::anyhow!("the uplink ended by itself")),
+            Ok(Err(refused)) => Err(refused.into()),
+            Err(panicked) => Err(anyhow::Error::new(panicked).context("the uplink broke down")),
+        },
+        // A loop never ends by itself; a process without one of its parts must not look alive.
+        Some(ended) = loops.join_next() => Err(match ended {
+            Ok(()) => anyhow::anyhow!("a part of the agent ended by itself"),
+            Err(panicked) => anyhow::Error::new(panicked).context("a part of the agent broke down"),
+        }),
+    };
+    tracing::info!("stopping");
+    // No new measurements; then a moment for the last acknowledgements.
+    loops.abort_all();
+    stop.send_replace(true);
+    if outcome.is_ok()
+        && let Err(error) = uplink.await.context("the uplink broke down")?
+    {
+        tracing::warn!(%error, "while stopping");
+    }
+    let synced = recorder.spool().sync();
+    synced.context("the end of the spool may not be on disk")?;
+    outcome
+}
+
+fn dialer(options: &Run) -> Dialer {
+    #[cfg(feature = "lab")]
+    if let Some(file) = &options.lab_map {
+        tracing::warn!(map = %file.display(), "laboratory: addresses are mapped, nothing real is measured");
+        return Dialer::mapped(file.clone());
+    }
+    let _ = options;
+    Dialer::direct()
+}
+
+/// Two agents on one folder would mix their spools.
+fn lock(state: &Path) -> anyhow::Result<File> {
+    std::fs::create_dir_all(state).with_context(|| format!("cannot make the state folder {}", state.display()))?;
+    let path = state.join("lock");
+    let file = File::create(&path).with_context(|| format!("cannot write in the state folder: {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            anyhow::bail!("another agent uses the state folder {}; give each its own with --state", state.display())
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock {}", path.display()))
+        }
+    }
+}
+
+/// The process's exit code for an error: 2 configuration, 4 identity refused, else 1.
+#[must_use]
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.is::<IdentityRefused>() {
+        4
+    } else if error.is::<LocalError>() || error.is::<IdentityError>() || error.is::<TrustError>() {
+        2
+    } else {
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_their_exit_codes() {
+        assert_eq!(exit_code(&IdentityRefused("revoked".into()).into()), 4);
+        assert_eq!(exit_code(&Local::read(Some(Path::new("/nonexistent"))).unwrap_err().into()), 2);
+        assert_eq!(exit_code(&anyhow::anyhow!("else")), 1);
+    }
+
+    #[test]
+    fn a_state_folder_has_one_agent() {
+        let state = tempfile::tempdir().unwrap();
+        let held = lock(state.path()).unwrap();
+        assert!(lock(state.path()).unwrap_err().to_string().contains("--state"));
+        drop(held);
+        assert!(lock(state.path()).is_ok());
+    }
+}

@@ -1,0 +1,154 @@
+//! What the coordinator wants measured: read from the wire into types that cannot be wrong, and
+//! kept on disk so that the agent goes on measuring without a coordinator.
+//!
+//! An assignment is data of another machine. What it may make the agent do is bounded twice: here
+//! (how many, how often, how long) and by [`crate::policy`] (whom).
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::probe::Limits;
+use crate::probe::doh::DohEndpoint;
+use parallax_decide::names::{ControlName, DomainName, NodeName, ResolverName, VantageName};
+
+pub mod kept;
+pub mod wire;
+
+/// What this agent shall measure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// Rises with every change.
+    pub version: u64,
+    /// The coordinator's name for this place.
+    pub vantage: VantageName,
+    /// Resolvers to ask.
+    pub resolvers: Vec<Resolver>,
+    /// Names to watch.
+    pub canaries: Vec<Canary>,
+    /// Controls of the vantage itself.
+    pub controls: Vec<Control>,
+    /// Machines to try.
+    pub nodes: Vec<Node>,
+    /// How often and how long.
+    pub schedule: Schedule,
+}
+
+/// A resolver to ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolver {
+    /// Its name in the configuration.
+    pub name: ResolverName,
+    /// How it is spoken to.
+    pub transport: Transport,
+}
+
+/// How a resolver is spoken to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// What clients here use.
+    Live,
+    /// UDP, then TCP when truncated.
+    Plain {
+        /// Where.
+        server: SocketAddr,
+    },
+    /// DNS over TLS.
+    Dot {
+        /// Where.
+        server: SocketAddr,
+        /// TLS server name.
+        server_name: String,
+    },
+    /// DNS over HTTPS.
+    Doh(DohEndpoint),
+}
+
+/// A name to watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Canary {
+    /// The name.
+    pub name: DomainName,
+    /// TCP port its addresses are tried on.
+    pub port: u16,
+    /// Finish TLS for the name, or stop after TCP.
+    pub tls: bool,
+    /// Ask only the live resolver.
+    pub live_only: bool,
+}
+
+/// A control of the vantage itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Control {
+    /// Its name in the configuration.
+    pub name: ControlName,
+    /// Address.
+    pub address: IpAddr,
+    /// TCP port.
+    pub port: u16,
+    /// Must stay silent.
+    pub negative: bool,
+    /// TLS server name; `None`: TCP only.
+    pub server_name: Option<String>,
+}
+
+/// A machine to try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its name in the configuration.
+    pub name: NodeName,
+    /// Address.
+    pub address: IpAddr,
+    /// TCP port.
+    pub port: u16,
+    /// TLS server name; `None`: TCP only.
+    pub server_name: Option<String>,
+}
+
+/// How often and how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    /// Interval of canary rounds.
+    pub canary_every: Duration,
+    /// Interval of node rounds.
+    pub node_every: Duration,
+    /// Interval of control checks.
+    pub control_every: Duration,
+    /// Interval of endpoint checks.
+    pub endpoint_every: Duration,
+    /// This vantage's place in each grid, in thousandths of the interval.
+    pub offset_permille: u32,
+    /// Limits of a probe's stages.
+    pub limits: Limits,
+    /// Gap before each confirming probe.
+    pub burst_gaps: Vec<Duration>,
+}
+
+/// Why an assignment is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {why}; correct the coordinator's configuration")]
+pub struct Invalid {
+    /// Which part.
+    pub what: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl Assignment {
+    /// The node of that name.
+    #[must_use]
+    pub fn node(&self, name: &NodeName) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name == *name)
+    }
+
+    /// The canary of that name.
+    #[must_use]
+    pub fn canary(&self, name: &DomainName) -> Option<&Canary> {
+        self.canaries.iter().find(|canary| canary.name == *name)
+    }
+
+    /// The resolver of that name.
+    #[must_use]
+    pub fn resolver(&self, name: &ResolverName) -> Option<&Resolver> {
+        self.resolvers.iter().find(|resolver| resolver.name == *name)
+    }
+}

@@ -1,0 +1,302 @@
+//! Reads an assignment from the wire, with its limits.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use http::Uri;
+use parallax_decide::names::{ControlName, DomainName, NodeName};
+use parallax_proto::v1;
+
+use super::{Assignment, Canary, Control, Invalid, Node, Resolver, Schedule, Transport};
+use crate::probe::Limits;
+use crate::probe::doh::DohEndpoint;
+
+/// Most resolvers, canaries, controls and nodes one assignment may hold, each. Far above a real
+/// network's, and small enough that a round of everything stays a few thousand packets.
+pub const SUBJECTS_MAX: usize = 64;
+
+/// Most pinned addresses of one DoH endpoint.
+const ENDPOINT_ADDRESSES_MAX: usize = 4;
+
+/// Most own attempts of one probe.
+const ATTEMPTS_MAX: usize = 4;
+
+/// Most confirming probes after a first failure, and the longest gap before one.
+const BURST_MAX: usize = 8;
+const BURST_GAP_MAX: Duration = Duration::from_secs(60);
+
+/// Shortest and longest interval of a grid: whatever the coordinator says, the agent is no flood.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
+const INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Shortest and longest limit of a stage.
+const LIMIT_MIN: Duration = Duration::from_millis(50);
+const LIMIT_MAX: Duration = Duration::from_secs(30);
+
+impl Invalid {
+    fn new(what: impl Into<String>, why: impl ToString) -> Self {
+        Self { what: what.into(), why: why.to_string() }
+    }
+}
+
+impl TryFrom<&v1::Assignment> for Assignment {
+    type Error = Invalid;
+
+    fn try_from(wire: &v1::Assignment) -> Result<Self, Invalid> {
+        for (what, count) in [
+            ("resolvers", wire.resolvers.len()),
+            ("canaries", wire.canaries.len()),
+            ("controls", wire.controls.len()),
+            ("nodes", wire.nodes.len()),
+        ] {
+            if count > SUBJECTS_MAX {
+                return Err(Invalid::new(what, format!("{count} of them, at most {SUBJECTS_MAX} are taken")));
+            }
+        }
+        let schedule = wire.schedule.as_ref().ok_or_else(|| Invalid::new("schedule", "it is missing"))?;
+        Ok(Self {
+            version: wire.version,
+            vantage: wire.vantage.parse().map_err(|error| Invalid::new("vantage", error))?,
+            resolvers: wire.resolvers.iter().map(Resolver::try_from).collect::<Result<_, _>>()?,
+            canaries: wire.canaries.iter().map(Canary::try_from).collect::<Result<_, _>>()?,
+            controls: wire.controls.iter().map(Control::try_from).collect::<Result<_, _>>()?,
+            nodes: wire.nodes.iter().map(Node::try_from).collect::<Result<_, _>>()?,
+            schedule: Schedule::try_from(schedule)?,
+        })
+    }
+}
+
+impl TryFrom<&v1::Resolver> for Resolver {
+    type Error = Invalid;
+
+    fn try_from(wire: &v1::Resolver) -> Result<Self, Invalid> {
+        use v1::resolver::Kind;
+
+        let invalid = |why: &str| Invalid::new(format!("resolver '{}'", wire.name), why);
+        let server = |bytes: &[u8], number: u32| -> Result<SocketAddr, Invalid> {
+            let address = address(bytes).ok_or_else(|| invalid("its address has neither 4 nor 16 bytes"))?;
+            Ok(SocketAddr::new(address, port(number).ok_or_else(|| invalid("its port is not 1 to 65535"))?))
+        };
+        let transport = match wire.kind.as_ref().ok_or_else(|| invalid("its kind is not known to this agent"))? {
+            Kind::Live(v1::LiveResolver {}) => Transport::Live,
+            Kind::Udp(plain) => Transport::Plain { server: server(&plain.address, plain.port)? },
+            Kind::Dot(dot) => Transport::Dot {
+                server: server(&dot.address, dot.port)?,
+                server_name: server_name(&dot.server_name).ok_or_else(|| invalid("it has no TLS server name"))?,
+            },
+            Kind::Doh(doh) => Transport::Doh(doh_endpoint(doh).map_err(invalid)?),
+        };
+        let name = wire.name.parse().map_err(|error| Invalid::new("resolver", error))?;
+        Ok(Self { name, transport })
+    }
+}
+
+fn doh_endpoint(wire: &v1::DohEndpoint) -> Result<DohEndpoint, &'static str> {
+    let url: Uri = wire.url.parse().map_err(|_| "its URL cannot be read")?;
+    if url.scheme() != Some(&http::uri::Scheme::HTTPS) {
+        return Err("its URL is not https");
+    }
+    let host = url.host().map(|host| host.trim_matches(['[', ']'])).filter(|host| !host.is_empty());
+    let host = host.ok_or("its URL has no host")?.to_owned();
+    let addresses: Option<Vec<IpAddr>> = wire.addresses.iter().map(|bytes| address(bytes)).collect();
+    let addresses = addresses.ok_or("one of its addresses has neither 4 nor 16 bytes")?;
+    if addresses.is_empty() || addresses.len() > ENDPOINT_ADDRESSES_MAX {
+        return Err("it needs 1 to 4 pinned addresses");
+    }
+    Ok(DohEndpoint { port: url.port_u16().unwrap_or(443), url, host, addresses })
+}
+
+impl TryFrom<&v1::Canary> for Canary {
+    type Error = Invalid;
+
+    fn try_from(wire: &v1::Canary) -> Result<Self, Invalid> {
+        let name: DomainName = wire.name.parse().map_err(|error| Invalid::new("canary", error))?;
+        let port =
+            port(wire.port).ok_or_else(|| Invalid::new(format!("canary '{name}'"), "its port is not 1 to 65535"))?;
+        Ok(Self { name, port, tls: wire.tls, live_only: wire.live_only })
+    }
+}
+
+impl TryFrom<&v1::Control> for Control {
+    type Error = Invalid;
+
+    fn try_from(wire: &v1::Control) -> Result<Self, Invalid> {
+        let name: ControlName = wire.name.parse().map_err(|error| Invalid::new("control", error))?;
+        let (address, port) = place(&format!("control '{name}'"), &wire.address, wire.port)?;
+        Ok(Self { name, address, port, negative: wire.negative, server_name: server_name(&wire.server_name) })
+    }
+}
+
+impl TryFrom<&v1::Node> for Node {
+    type Error = Invalid;
+
+    fn try_from(wire: &v1::Node) -> Result<Self, Invalid> {
+        let name: NodeName = wire.name.parse().map_err(|error| Invalid::new("node", error))?;
+        let (address, port) = place(&format!("node '{name}'"), &wire.address, wire.port)?;
+        Ok(Self { name, address, port, server_name: server_name(&wire.server_name) })
+    }
+}
+
+fn place(what: &str, bytes: &[u8], number: u32) -> Result<(IpAddr, u16), Invalid> {
+    let address = address(bytes).ok_or_else(|| Invalid::new(what, "its address has neither 4 nor 16 bytes"))?;
+    Ok((address, port(number).ok_or_else(|| Invalid::new(what, "its port is not 1 to 65535"))?))
+}
+
+/// An address of the wire: 4 or 16 bytes.
+#[must_use]
+pub fn address(bytes: &[u8]) -> Option<IpAddr> {
+    <[u8; 4]>::try_from(bytes).map(IpAddr::from).or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+}
+
+fn port(number: u32) -> Option<u16> {
+    u16::try_from(number).ok().filter(|port| *port != 0)
+}
+
+fn server_name(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+impl TryFrom<&v1::Schedule> for Schedule {
+    type Error = Invalid;
+
+    fn try_from(wire: &v1::Schedule) -> Result<Self, Invalid> {
+        let mut attempt_at: Vec<Duration> = wire.attempt_at_ms.iter().map(|ms| ms_of(*ms)).collect();
+        // The first attempt starts with the probe, whether or not the list says so.
+        attempt_at.push(Duration::ZERO);
+        attempt_at.sort_unstable();
+        attempt_at.dedup();
+        attempt_at.truncate(ATTEMPTS_MAX);
+        let burst_gaps: Vec<Duration> = wire.burst_gap_ms.iter().map(|ms| ms_of(*ms)).collect();
+        if burst_gaps.len() > BURST_MAX || burst_gaps.iter().any(|gap| *gap > BURST_GAP_MAX) {
+            return Err(Invalid::new("burst_gap_ms", format!("at most {BURST_MAX} gaps of at most 60000 are taken")));
+        }
+        Ok(Self {
+            canary_every: between("canary_every_ms", wire.canary_every_ms, INTERVAL_MIN, INTERVAL_MAX)?,
+            node_every: between("node_every_ms", wire.node_every_ms, INTERVAL_MIN, INTERVAL_MAX)?,
+            control_every: between("control_every_ms", wire.control_every_ms, INTERVAL_MIN, INTERVAL_MAX)?,
+            endpoint_every: between("endpoint_every_ms", wire.endpoint_every_ms, INTERVAL_MIN, INTERVAL_MAX)?,
+            offset_permille: wire.offset_permille.min(999),
+            limits: Limits {
+                attempt_at,
+                connect: between("connect_timeout_ms", wire.connect_timeout_ms, LIMIT_MIN, LIMIT_MAX)?,
+                tls: between("tls_timeout_ms", wire.tls_timeout_ms, LIMIT_MIN, LIMIT_MAX)?,
+                resolve: between("resolve_timeout_ms", wire.resolve_timeout_ms, LIMIT_MIN, LIMIT_MAX)?,
+            },
+            burst_gaps,
+        })
+    }
+}
+
+fn ms_of(ms: u32) -> Duration {
+    Duration::from_millis(u64::from(ms))
+}
+
+fn between(what: &str, ms: u32, least: Duration, most: Duration) -> Result<Duration, Invalid> {
+    let value = ms_of(ms);
+    if value < least || value > most {
+        let why = format!("{ms} ms is not between {} and {} ms", least.as_millis(), most.as_millis());
+        return Err(Invalid::new(what, why));
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A small assignment as the wire has it.
+    pub(crate) fn wire() -> v1::Assignment {
+        let doh = v1::DohEndpoint {
+            url: "https://cloudflare-dns.com/dns-query".into(),
+            addresses: vec![vec![1, 1, 1, 1], vec![1, 0, 0, 1]],
+        };
+        let resolver = |name: &str, kind| v1::Resolver { name: name.into(), kind: Some(kind) };
+        v1::Assignment {
+            version: 3,
+            vantage: "branch-kazan".into(),
+            resolvers: vec![
+                resolver("live", v1::resolver::Kind::Live(v1::LiveResolver {})),
+                resolver("doh-cf", v1::resolver::Kind::Doh(doh)),
+                resolver(
+                    "plain-cf",
+                    v1::resolver::Kind::Udp(v1::PlainEndpoint { address: vec![1, 1, 1, 1], port: 53 }),
+                ),
+            ],
+            canaries: vec![v1::Canary { name: "Example.com.".into(), port: 443, tls: true, live_only: false }],
+            controls: vec![v1::Control {
+                name: "negative".into(),
+                address: vec![192, 0, 2, 1],
+                port: 443,
+                negative: true,
+                server_name: String::new(),
+            }],
+            nodes: vec![v1::Node {
+                name: "fi".into(),
+                address: vec![95, 216, 10, 10],
+                port: 443,
+                server_name: "fi.montana.quest".into(),
+            }],
+            schedule: Some(v1::Schedule {
+                canary_every_ms: 60_000,
+                node_every_ms: 20_000,
+                control_every_ms: 20_000,
+                endpoint_every_ms: 30_000,
+                offset_permille: 333,
+                attempt_at_ms: vec![500, 1000, 1500],
+                connect_timeout_ms: 3000,
+                tls_timeout_ms: 4000,
+                resolve_timeout_ms: 5000,
+                burst_gap_ms: vec![0, 2000],
+            }),
+        }
+    }
+
+    #[test]
+    fn an_assignment_becomes_typed() {
+        let assignment = Assignment::try_from(&wire()).unwrap();
+        assert_eq!(assignment.canaries[0].name.as_str(), "example.com");
+        assert_eq!(assignment.nodes[0].server_name.as_deref(), Some("fi.montana.quest"));
+        assert_eq!(assignment.controls[0].server_name, None);
+        let at: Vec<u128> = assignment.schedule.limits.attempt_at.iter().map(Duration::as_millis).collect();
+        assert_eq!(at, [0, 500, 1000, 1500], "the first attempt starts with the probe");
+        let Transport::Doh(doh) = &assignment.resolvers[1].transport else { panic!("not DoH") };
+        assert_eq!((doh.host.as_str(), doh.port, doh.addresses.len()), ("cloudflare-dns.com", 443, 2));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        type Spoil = Box<dyn Fn(&mut v1::Assignment)>;
+        let broken: Vec<(&str, Spoil)> = vec![
+            ("vantage", Box::new(|a| a.vantage.clear())),
+            ("schedule", Box::new(|a| a.schedule = None)),
+            ("canary_every_ms", Box::new(|a| a.schedule.as_mut().unwrap().canary_every_ms = 0)),
+            ("connect_timeout_ms", Box::new(|a| a.schedule.as_mut().unwrap().connect_timeout_ms = 60_000)),
+            ("burst_gap_ms", Box::new(|a| a.schedule.as_mut().unwrap().burst_gap_ms = vec![1; 9])),
+            ("resolver 'live'", Box::new(|a| a.resolvers[0].kind = None)),
+            ("node 'fi'", Box::new(|a| a.nodes[0].address = vec![1, 2, 3])),
+            ("control 'negative'", Box::new(|a| a.controls[0].port = 70_000)),
+            ("canary 'example.com'", Box::new(|a| a.canaries[0].port = 0)),
+            ("canaries", Box::new(|a| a.canaries = vec![a.canaries[0].clone(); 65])),
+        ];
+        for (part, spoil) in broken {
+            let mut wire = wire();
+            spoil(&mut wire);
+            let error = Assignment::try_from(&wire).unwrap_err().to_string();
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_doh_endpoint_must_be_https_with_pinned_addresses() {
+        let good = v1::DohEndpoint { url: "https://dns.example/q".into(), addresses: vec![vec![9, 9, 9, 9]] };
+        assert!(doh_endpoint(&good).is_ok());
+        for bad in [
+            v1::DohEndpoint { url: "http://dns.example/q".into(), ..good.clone() },
+            v1::DohEndpoint { url: "not a url".into(), ..good.clone() },
+            v1::DohEndpoint { addresses: vec![], ..good.clone() },
+            v1::DohEndpoint { addresses: vec![vec![9]], ..good.clone() },
+        ] {
+            assert!(doh_endpoint(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

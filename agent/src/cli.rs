@@ -1,0 +1,120 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::filter::LevelFilter;
+
+/// The agent of Parallax: measures from where the clients are, and sends what it saw to the coordinator.
+#[derive(Debug, Parser)]
+#[command(name = "parallax-agent", version, after_help = AFTER_HELP)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER_HELP: &str = "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage or configuration, 4 identity refused by the coordinator.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure and send until SIGTERM or SIGINT.
+    ///
+    /// The coordinator says what to measure; the owner's file says what may be contacted at all.
+    /// Without a connection the agent goes on measuring by the last assignment and keeps what it
+    /// saw on disk until the coordinator has acknowledged it.
+    #[command(after_help = AFTER_HELP)]
+    Run(Run),
+}
+
+/// Flags of `run`.
+#[derive(Debug, Clone, Args)]
+pub struct Run {
+    /// The coordinator's gRPC address. Its certificate must be for `parallax-coordinator`,
+    /// signed by the authority in the identity folder; so any name or address will do here.
+    #[arg(long, value_name = "HOST:PORT", env = "PARALLAX_AGENT_COORDINATOR", value_parser = host_and_port)]
+    pub coordinator: String,
+
+    /// Folder with ca.pem, certificate.pem and key.pem, made by `parallax vantage issue NAME --out DIR`.
+    #[arg(long, value_name = "DIR", env = "PARALLAX_AGENT_IDENTITY")]
+    pub identity: PathBuf,
+
+    /// Folder for unsent observations, the assignment and the journal of pins. Made when missing;
+    /// one agent a folder.
+    #[arg(long, value_name = "DIR", env = "PARALLAX_AGENT_STATE")]
+    pub state: PathBuf,
+
+    /// The owner's file: what may be contacted, the live resolver, local drivers.
+    /// [default: /etc/parallax-agent/local.yaml when it exists]
+    #[arg(long, value_name = "FILE", env = "PARALLAX_AGENT_LOCAL")]
+    pub local: Option<PathBuf>,
+
+    /// How much to log, on standard error.
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Level::Info, env = "PARALLAX_AGENT_LOG")]
+    pub log: Level,
+
+    /// Laboratory only: JSON file that maps public "address:port" to local "address:port". Every
+    /// dial of a target, resolver or control goes through it; an address not in it is unreachable.
+    #[cfg(feature = "lab")]
+    #[arg(long, value_name = "FILE")]
+    pub lab_map: Option<PathBuf>,
+}
+
+/// How much to log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// What needs a person.
+    Error,
+    /// And what will need one if it goes on.
+    Warn,
+    /// And what changed.
+    Info,
+    /// And every measurement.
+    Debug,
+    /// And what the libraries say.
+    Trace,
+}
+
+impl From<Level> for LevelFilter {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Error => Self::ERROR,
+            Level::Warn => Self::WARN,
+            Level::Info => Self::INFO,
+            Level::Debug => Self::DEBUG,
+            Level::Trace => Self::TRACE,
+        }
+    }
+}
+
+fn host_and_port(text: &str) -> Result<String, String> {
+    let (host, port) = text.rsplit_once(':').ok_or("write it as HOST:PORT, like 10.0.0.1:8443")?;
+    let port_is_number = port.parse::<u16>().is_ok_and(|port| port != 0);
+    if host.is_empty() || !port_is_number {
+        return Err("write it as HOST:PORT, like 10.0.0.1:8443 or [2001:db8::1]:8443".into());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_needs_its_three_flags_and_a_real_address() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
+        assert!(parse("parallax-agent run --coordinator a:8443 --identity i --state s").is_ok());
+        assert!(parse("parallax-agent run --coordinator a:8443 --identity i").is_err());
+        for bad in ["nothing", "host:", ":8443", "host:0", "host:99999"] {
+            let error = parse(&format!("parallax-agent run --coordinator {bad} --identity i --state s")).unwrap_err();
+            assert!(error.to_string().contains("HOST:PORT"), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The owner's file: what this agent may contact, and the local drivers it may use.
+//!
+//! It belongs to whoever owns the place, not to the coordinator, and nothing the coordinator sends
+//! can widen it. Unknown and duplicate keys are refused with line and column, because a misspelt
+//! limit would silently be no limit.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// Where the file is looked for when `--local` is not given.
+pub const LOCAL_PATH: &str = "/etc/parallax-agent/local.yaml";
+
+/// Most name servers the live resolver may consist of; glibc itself uses three (resolv.conf(5)).
+pub const LIVE_SERVERS_MAX: usize = 3;
+
+/// Largest owner's file, in bytes.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// The owner's file, read.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Local {
+    /// Version of the file's format: 1.
+    pub version: u32,
+    /// What clients at this place use as resolver. Empty: the name servers of `/etc/resolv.conf`.
+    #[serde(deserialize_with = "one_or_many")]
+    pub live_resolver: Vec<SocketAddr>,
+    /// PEM file with certificate authorities to trust besides the platform's.
+    pub tls_roots: Option<PathBuf>,
+    /// What may be contacted.
+    pub allow: Allow,
+    /// Local drivers.
+    pub drivers: Drivers,
+    /// Most bytes of unsent observations kept on disk; the oldest are dropped beyond.
+    pub spool_bytes_max: u64,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self {
+            version: 1,
+            live_resolver: Vec::new(),
+            tls_roots: None,
+            allow: Allow::default(),
+            drivers: Drivers::default(),
+            spool_bytes_max: crate::spool::SPOOL_BYTES_MAX,
+        }
+    }
+}
+
+/// What may be contacted, whatever the coordinator says.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Allow {
+    /// TCP ports of targets and controls. Resolvers may besides use 53, 443 and 853.
+    pub ports: Vec<u16>,
+    /// Special-purpose networks that may be contacted after all, as CIDRs.
+    pub private: Vec<ipnet::IpNet>,
+    /// Most probes of addresses a minute (a probe's own few attempts count as one).
+    pub connections_per_minute: u32,
+    /// Most questions to resolvers a minute.
+    pub questions_per_minute: u32,
+}
+
+impl Default for Allow {
+    fn default() -> Self {
+        Self { ports: vec![443], private: Vec::new(), connections_per_minute: 600, questions_per_minute: 1200 }
+    }
+}
+
+/// The drivers this agent may use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Drivers {
+    /// Pins names on the place's own resolver.
+    pub pin: Option<PinDriver>,
+}
+
+/// A driver that pins names.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum PinDriver {
+    /// Unbound, through its control socket.
+    Unbound {
+        /// Path of the socket (`control-interface: /path` in unbound.conf).
+        control: PathBuf,
+    },
+}
+
+/// Why the owner's file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// It cannot be read.
+    #[error("cannot read the owner's file {path}: {source}; check the path given with --local and its permissions")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is not what is expected.
+    #[error("the owner's file {path} is not valid: {message}")]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, where, and how to put it right.
+        message: String,
+    },
+}
+
+impl Local {
+    /// Reads the file. Without a path the default one, and when that does not exist the defaults.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not valid.
+    pub fn read(path: Option<&Path>) -> Result<Self, LocalError> {
+        let default = Path::new(LOCAL_PATH);
+        if path.is_none() && !default.exists() {
+            return Ok(Self::default());
+        }
+        let path = path.unwrap_or(default);
+        let text = read_bounded(path).map_err(|source| LocalError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text).map_err(|message| LocalError::Parse { path: path.to_owned(), message })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let local: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        if local.version != 1 {
+            return Err(format!("version is {}, this agent reads version 1", local.version));
+        }
+        if local.live_resolver.len() > LIVE_SERVERS_MAX {
+            return Err(format!(
+                "live_resolver names {} servers; clients use at most {LIVE_SERVERS_MAX} (resolv.conf(5))",
+                local.live_resolver.len()
+            ));
+        }
+        if local.allow.connections_per_minute == 0 || local.allow.questions_per_minute == 0 {
+            return Err("a limit of 0 a minute under 'allow' would measure nothing; stop the agent instead".into());
+        }
+        if local.spool_bytes_max < crate::spool::SPOOL_BYTES_MIN {
+            return Err(format!(
+                "spool_bytes_max is {}; it must be at least {}",
+                local.spool_bytes_max,
+                crate::spool::SPOOL_BYTES_MIN
+            ));
+        }
+        Ok(local)
+    }
+}
+
+fn read_bounded(path: &Path) -> std::io::Result<String> {
+    let bytes = std::fs::metadata(path)?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(std::io::Error::other(format!("it has {bytes} bytes, at most {FILE_BYTES_MAX} are read")));
+    }
+    std::fs::read_to_string(path)
+}
+
+/// One `address:port` or a list of them; a missing port is 53.
+fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
+    struct OneOrMany;
+
+    impl<'de> serde::de::Visitor<'de> for OneOrMany {
+        type Value = Vec<SocketAddr>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an address like \"127.0.0.1:53\", or a list of such")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            server(text).map(|server| vec![server]).map_err(E::custom)
+        }
+
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut servers = Vec::new();
+            while let Some(text) = list.next_element::<String>()? {
+                servers.push(server(&text).map_err(serde::de::Error::custom)?);
+            }
+            Ok(servers)
+        }
+    }
+
+    deserializer.deserialize_any(OneOrMany)
+}
+
+fn server(text: &str) -> Result<SocketAddr, String> {
+    text.parse::<SocketAddr>()
+        .or_else(|_| text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53)))
+        .map_err(|_| format!("'{text}' is not an address; write it like \"127.0.0.1:53\" or \"[::1]:53\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_file_is_understood() {
+        let local = Local::parse(
+            r#"
+version: 1
+live_resolver: "127.0.0.1:5353"
+tls_roots: /etc/roots.pem
+allow: { ports: [443, 8443], private: ["10.0.0.0/8"], connections_per_minute: 60 }
+drivers: { pin: { kind: unbound, control: /run/unbound.ctl } }
+"#,
+        )
+        .unwrap();
+        assert_eq!(local.live_resolver, ["127.0.0.1:5353".parse().unwrap()]);
+        assert_eq!(local.allow.ports, [443, 8443]);
+        assert_eq!(local.allow.connections_per_minute, 60);
+        assert_eq!(local.allow.questions_per_minute, 1200);
+        assert_eq!(local.drivers.pin, Some(PinDriver::Unbound { control: "/run/unbound.ctl".into() }));
+    }
+
+    #[test]
+    fn a_list_of_live_servers_and_a_missing_port_are_fine() {
+        let local = Local::parse("live_resolver: [\"10.0.0.1\", \"[::1]:5353\"]").unwrap();
+        assert_eq!(local.live_resolver, ["10.0.0.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, part) in [
+            ("version: 2", "version 1"),
+            ("alow: {}", "alow"),
+            ("allow: { port: [443] }", "port"),
+            ("allow: { connections_per_minute: 0 }", "measure nothing"),
+            ("live_resolver: localhost", "127.0.0.1:53"),
+            ("live_resolver: [1.1.1.1, 1.1.1.2, 1.1.1.3, 1.1.1.4]", "at most 3"),
+            ("drivers: { pin: { kind: bind, control: /x } }", "bind"),
+            ("drivers: { pin: { kind: unbound } }", "control"),
+            ("version: 1\nversion: 1", "version"),
+            ("spool_bytes_max: 5", "at least"),
+        ] {
+            let message = Local::parse(text).unwrap_err();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_an_error_only_when_it_was_asked_for() {
+        let error = Local::read(Some(Path::new("/nonexistent/local.yaml"))).unwrap_err().to_string();
+        assert!(error.contains("--local"), "{error}");
+    }
+}

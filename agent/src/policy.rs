@@ -1,0 +1,208 @@
+//! What may be contacted. The owner's word; the coordinator cannot widen it.
+//!
+//! Only global unicast addresses, after decoding the IPv6 forms that carry an IPv4 address, and
+//! only on the owner's ports. The live resolver is exempt: it is the owner's own choice, by file
+//! or by `/etc/resolv.conf`, and is never given by the coordinator.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Mutex, PoisonError};
+
+use parallax_decide::address::special_purpose;
+
+use crate::clock::{self, Instant};
+use crate::local::Allow;
+
+/// The one documentation address (RFC 5737) that a control may contact: nothing can answer there,
+/// so an answer exposes a middlebox that accepts everything.
+pub const NEGATIVE_CONTROL: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+/// Ports resolvers may use besides the owner's list: DNS, DoH (RFC 8484), DoT (RFC 7858).
+const RESOLVER_PORTS: [u16; 3] = [53, 443, 853];
+
+/// What an address is contacted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A canary's address, a node, or a positive control.
+    Target,
+    /// A control that must stay silent.
+    NegativeControl,
+    /// A resolver's endpoint.
+    Resolver,
+}
+
+/// Why an address is not contacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Denial {
+    /// It is special-purpose and in no network the owner allows.
+    #[error("{0} is special-purpose ({1}); to allow it add its network to allow.private in the owner's file")]
+    Special(IpAddr, &'static str),
+    /// The owner does not allow the port.
+    #[error("port {0} is not allowed; add it to allow.ports in the owner's file")]
+    Port(u16),
+    /// The owner's limit a minute is used up: own trouble, says nothing about the address.
+    #[error("the owner's limit a minute is used up; raise allow.connections_per_minute or questions_per_minute")]
+    Rate,
+}
+
+/// The owner's policy with its counters.
+#[derive(Debug)]
+pub struct Policy {
+    allow: Allow,
+    connections: Mutex<Bucket>,
+    questions: Mutex<Bucket>,
+}
+
+impl Policy {
+    /// The policy of the owner's file.
+    #[must_use]
+    pub fn new(allow: Allow) -> Self {
+        let bucket = |per_minute| Mutex::new(Bucket::new(per_minute, clock::now()));
+        Self { connections: bucket(allow.connections_per_minute), questions: bucket(allow.questions_per_minute), allow }
+    }
+
+    /// Whether this address and port may be contacted in this role.
+    ///
+    /// # Errors
+    /// The reason, when not.
+    pub fn permits(&self, address: IpAddr, port: u16, role: Role) -> Result<(), Denial> {
+        let port_allowed = self.allow.ports.contains(&port)
+            || match role {
+                Role::Resolver => RESOLVER_PORTS.contains(&port),
+                Role::Target | Role::NegativeControl => false,
+            };
+        if !port_allowed {
+            return Err(Denial::Port(port));
+        }
+        let Some(block) = special_purpose(address) else { return Ok(()) };
+        let excepted = match role {
+            Role::NegativeControl => address == NEGATIVE_CONTROL,
+            Role::Target | Role::Resolver => false,
+        };
+        if excepted || self.allow.private.iter().any(|network| network.contains(&address)) {
+            return Ok(());
+        }
+        Err(Denial::Special(address, block))
+    }
+
+    /// Takes one probe of an address out of this minute's allowance.
+    ///
+    /// # Errors
+    /// [`Denial::Rate`] when it is used up.
+    pub fn take_connection(&self) -> Result<(), Denial> {
+        take(&self.connections)
+    }
+
+    /// Takes one question to a resolver out of this minute's allowance.
+    ///
+    /// # Errors
+    /// [`Denial::Rate`] when it is used up.
+    pub fn take_question(&self) -> Result<(), Denial> {
+        take(&self.questions)
+    }
+}
+
+fn take(bucket: &Mutex<Bucket>) -> Result<(), Denial> {
+    let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
+    if bucket.take(clock::now()) {
+        return Ok(());
+    }
+    bucket.left_out = bucket.left_out.saturating_add(1);
+    // Every power of two: a limit that is always reached must not fill the log.
+    if bucket.left_out.is_power_of_two() {
+        tracing::warn!(left_out = bucket.left_out, "{}", Denial::Rate);
+    }
+    Err(Denial::Rate)
+}
+
+/// A bucket that holds half a minute's allowance and refills evenly: a round may come at once,
+/// and no minute sees more than one and a half times the limit.
+#[derive(Debug)]
+struct Bucket {
+    per_minute: f64,
+    holds: f64,
+    at: Instant,
+    left_out: u64,
+}
+
+impl Bucket {
+    fn new(per_minute: u32, now: Instant) -> Self {
+        let per_minute = f64::from(per_minute);
+        Self { per_minute, holds: Self::size(per_minute), at: now, left_out: 0 }
+    }
+
+    fn size(per_minute: f64) -> f64 {
+        (per_minute / 2.0).max(1.0)
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        let gained = now.saturating_duration_since(self.at).as_secs_f64() / 60.0 * self.per_minute;
+        self.at = now;
+        self.holds = (self.holds + gained).min(Self::size(self.per_minute));
+        let taken = self.holds >= 1.0;
+        if taken {
+            self.holds -= 1.0;
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn policy(allow: Allow) -> Policy {
+        Policy::new(allow)
+    }
+
+    #[test]
+    fn only_global_unicast_on_the_owners_ports() {
+        let policy = policy(Allow::default());
+        assert_eq!(policy.permits("104.26.4.10".parse().unwrap(), 443, Role::Target), Ok(()));
+        assert_eq!(policy.permits("104.26.4.10".parse().unwrap(), 22, Role::Target), Err(Denial::Port(22)));
+        for special in ["10.0.0.1", "127.0.0.1", "169.254.169.254", "::ffff:10.0.0.1", "fe80::1", "192.0.2.1"] {
+            let denied = policy.permits(special.parse().unwrap(), 443, Role::Target);
+            assert!(matches!(denied, Err(Denial::Special(..))), "{special}");
+        }
+    }
+
+    #[test]
+    fn resolvers_may_use_their_own_ports_and_nothing_else() {
+        let policy = policy(Allow::default());
+        let address = "1.1.1.1".parse().unwrap();
+        for port in [53, 443, 853] {
+            assert_eq!(policy.permits(address, port, Role::Resolver), Ok(()));
+        }
+        assert_eq!(policy.permits(address, 53, Role::Target), Err(Denial::Port(53)));
+        assert_eq!(policy.permits(address, 25, Role::Resolver), Err(Denial::Port(25)));
+        assert!(policy.permits("10.0.0.53".parse().unwrap(), 53, Role::Resolver).is_err());
+    }
+
+    #[test]
+    fn one_documentation_address_is_open_to_negative_controls_alone() {
+        let policy = policy(Allow::default());
+        assert_eq!(policy.permits(NEGATIVE_CONTROL, 443, Role::NegativeControl), Ok(()));
+        assert!(policy.permits(NEGATIVE_CONTROL, 443, Role::Target).is_err());
+        assert!(policy.permits("192.0.2.2".parse().unwrap(), 443, Role::NegativeControl).is_err());
+        assert!(policy.permits("10.0.0.1".parse().unwrap(), 443, Role::NegativeControl).is_err());
+    }
+
+    #[test]
+    fn the_owner_can_open_a_private_network() {
+        let policy = policy(Allow { private: vec!["10.1.0.0/16".parse().unwrap()], ..Allow::default() });
+        assert_eq!(policy.permits("10.1.2.3".parse().unwrap(), 443, Role::Target), Ok(()));
+        assert!(policy.permits("10.2.2.3".parse().unwrap(), 443, Role::Target).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_allowance_refills_with_time_and_never_beyond_half_a_minute() {
+        let policy = policy(Allow { connections_per_minute: 60, ..Allow::default() });
+        let drain = || (0..).take_while(|_| policy.take_connection().is_ok()).count();
+        assert_eq!(drain(), 30);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(drain(), 5);
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(drain(), 30);
+    }
+}

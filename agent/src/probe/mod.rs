@@ -1,0 +1,41 @@
+//! The measurements, one file a kind. Each returns facts with exactly one outcome, has a deadline
+//! for every stage, and is cancelled by dropping its future.
+//!
+//! [`connection`] tries an address, [`tried`] one for a target; [`control`] the vantage itself. [`resolution`] asks a resolver
+//! a question and [`endpoint`] asks a resolver's endpoint cold and names the stage that failed;
+//! both stand on [`ask`], which speaks [`plain`], [`dot`] or [`doh`]. [`message`] builds and reads
+//! DNS messages, [`live`] finds the live resolver's servers, [`trouble`] names kernel errors.
+//!
+//! One connection a question: at a few questions a minute a pool would save little and would hide
+//! handshakes, retries and idle-closed connections, which are what we came to see.
+
+pub mod ask;
+pub mod connection;
+pub mod control;
+pub mod doh;
+pub mod dot;
+pub mod endpoint;
+pub mod live;
+pub mod message;
+pub mod plain;
+pub mod resolution;
+pub mod tried;
+pub mod trouble;
+
+use std::time::Duration;
+
+/// Limits of a probe's stages, from the assignment's schedule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Start of each own connection attempt, counted from the probe's start; the first is zero.
+    pub attempt_at: Vec<Duration>,
+    /// End of the TCP phase, counted from the probe's start.
+    pub connect: Duration,
+    /// Longest TLS handshake.
+    pub tls: Duration,
+    /// Longest whole exchange with a resolver.
+    pub resolve: Duration,
+}
+
+#[cfg(test)]
+pub(crate) mod testing;

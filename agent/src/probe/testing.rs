@@ -1,0 +1,152 @@
+//! Peers for the tests: listeners that refuse, stay silent, or speak TLS.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use rustls::{RootCertStore, ServerConfig};
+use rustls_pki_types::PrivateKeyDer;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::Limits;
+use crate::tls::Trust;
+
+pub(crate) fn limits() -> Limits {
+    Limits {
+        attempt_at: [0, 250, 500, 750].map(Duration::from_millis).to_vec(),
+        connect: Duration::from_secs(2),
+        tls: Duration::from_secs(2),
+        resolve: Duration::from_secs(2),
+    }
+}
+
+/// A port where nobody listens.
+pub(crate) fn refused_port() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A port that leaves every SYN unanswered: its backlog of zero is filled with one connection.
+pub(crate) async fn silent_port() -> (SocketAddr, (TcpListener, TcpStream)) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let to = listener.local_addr().unwrap();
+    let filler = TcpStream::connect(to).await.unwrap();
+    (to, (listener, filler))
+}
+
+/// A certificate authority of a test.
+pub(crate) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Another name for each, so that an unknown authority fails as unknown and not by its signature.
+        let key = KeyPair::generate().unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, format!("{:x?}", &key.public_key_raw()[1..9]));
+        Self { issuer: CertifiedIssuer::self_signed(params, key).unwrap() }
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    pub(crate) fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).unwrap();
+        roots
+    }
+
+    pub(crate) fn trust(&self) -> Trust {
+        Trust::with_roots(self.roots()).unwrap()
+    }
+
+    /// Certificate and key in PEM.
+    pub(crate) fn issue(&self, name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params(name).signed_by(&key, &self.issuer).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    pub(crate) fn server(&self, name: &str) -> ServerConfig {
+        self.server_of(params(name))
+    }
+
+    pub(crate) fn expired_server(&self, name: &str) -> ServerConfig {
+        let mut params = params(name);
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+        self.server_of(params)
+    }
+
+    fn server_of(&self, params: CertificateParams) -> ServerConfig {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+            .unwrap()
+    }
+}
+
+fn params(name: &str) -> CertificateParams {
+    CertificateParams::new([name.to_owned()]).unwrap()
+}
+
+/// Finishes TLS handshakes and holds the streams open.
+pub(crate) async fn serve(config: ServerConfig) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            if let Ok(stream) = acceptor.accept(stream).await {
+                held.push(stream);
+            }
+        }
+    });
+    to
+}
+
+/// A reply with one A record to a question.
+pub(crate) fn answer(query: &[u8], address: &str) -> Vec<u8> {
+    use domain::base::iana::Rcode;
+    use domain::base::{Message, MessageBuilder, Ttl};
+
+    let query = Message::from_octets(query).unwrap();
+    let mut answer = MessageBuilder::new_vec().start_answer(&query, Rcode::NOERROR).unwrap();
+    let name = query.sole_question().unwrap().qname().to_owned();
+    let data = domain::rdata::A::new(address.parse().unwrap());
+    answer.push((name, Ttl::from_secs(60), data)).unwrap();
+    answer.finish()
+}
+
+/// Finishes TLS handshakes and hands each stream to `talk`, one after another; then closes it.
+pub(crate) async fn accept<F>(
+    config: ServerConfig,
+    talk: impl Fn(TlsStream<TcpStream>) -> F + Send + 'static,
+) -> SocketAddr
+where
+    F: Future<Output = ()> + Send,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            if let Ok(stream) = acceptor.accept(stream).await {
+                talk(stream).await;
+            }
+        }
+    });
+    to
+}

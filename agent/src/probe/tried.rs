@@ -1,0 +1,66 @@
+//! An address to try for a target of the assignment, as a fact.
+
+use std::net::IpAddr;
+
+use parallax_decide::observation::{Connection, Fact, Target};
+
+use super::Limits;
+use super::connection::{Attempted, is_failure, probe};
+use crate::assignment::{Canary, Node};
+use crate::measured::Measured;
+use crate::policy::Role;
+use crate::site::Site;
+
+/// An address to try for a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tried {
+    /// What it is tried for.
+    pub target: Target,
+    /// The address.
+    pub address: IpAddr,
+    /// TCP port.
+    pub port: u16,
+    /// TLS server name; `None`: stop after TCP.
+    pub server_name: Option<String>,
+}
+
+impl Tried {
+    /// An address that was given for a canary.
+    #[must_use]
+    pub fn canary(canary: &Canary, address: IpAddr) -> Self {
+        let server_name = canary.tls.then(|| canary.name.to_string());
+        Self { target: Target::Name(canary.name.clone()), address, port: canary.port, server_name }
+    }
+
+    /// A node's own address.
+    #[must_use]
+    pub fn node(node: &Node) -> Self {
+        Self {
+            target: Target::Node(node.name.clone()),
+            address: node.address,
+            port: node.port,
+            server_name: node.server_name.clone(),
+        }
+    }
+
+    /// Tries it; the fact, and whether it is a failure.
+    pub async fn measure(&self, site: &Site, limits: &Limits) -> (Measured, bool) {
+        let attempted = Attempted {
+            address: self.address,
+            port: self.port,
+            server_name: self.server_name.as_deref(),
+            role: Role::Target,
+        };
+        let reached = probe(site, limits, &attempted).await;
+        let fact = Connection {
+            target: self.target.clone(),
+            address: self.address,
+            port: self.port,
+            outcome: reached.outcome,
+            attempts: reached.attempts,
+            attempts_connected: reached.attempts_connected,
+        };
+        let measured = Measured { fact: Fact::Connection(fact), details: reached.details, duration: reached.duration };
+        (measured, is_failure(reached.outcome))
+    }
+}

@@ -1,0 +1,94 @@
+//! What a kernel error says, in one place.
+
+use std::io;
+
+use nix::errno::Errno;
+use parallax_decide::observation::StageOutcome;
+
+use crate::dial::errno;
+
+/// The kernel's errors as the few kinds that matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// RST to our SYN, or ICMP port unreachable.
+    Refused,
+    /// Reset or closed in mid-exchange.
+    Reset,
+    /// Nothing came back.
+    Silent,
+    /// ICMP: host unreachable, or forbidden on the way.
+    HostUnreachable,
+    /// ICMP or the routing table: network unreachable.
+    NetUnreachable,
+    /// No descriptor, no source port, no memory, a local filter: says nothing about the peer.
+    Own,
+}
+
+/// What an error says. An error we do not know is own trouble: it must accuse nobody.
+#[must_use]
+pub fn trouble(error: &io::Error) -> Trouble {
+    match errno(error) {
+        Some(Errno::ECONNREFUSED) => return Trouble::Refused,
+        Some(Errno::ECONNRESET | Errno::ECONNABORTED | Errno::EPIPE) => return Trouble::Reset,
+        Some(Errno::ETIMEDOUT) => return Trouble::Silent,
+        // ICMPv6 "administratively prohibited" arrives as EACCES, "protocol unreachable" as ENOPROTOOPT.
+        Some(Errno::EHOSTUNREACH | Errno::EHOSTDOWN | Errno::EACCES | Errno::ENOPROTOOPT) => {
+            return Trouble::HostUnreachable;
+        }
+        Some(Errno::ENETUNREACH | Errno::ENONET) => return Trouble::NetUnreachable,
+        Some(_) | None => {}
+    }
+    // Errors made by libraries carry a kind and no number.
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        Trouble::Refused
+    } else if matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof
+    ) {
+        Trouble::Reset
+    } else if error.kind() == io::ErrorKind::TimedOut {
+        Trouble::Silent
+    } else {
+        Trouble::Own
+    }
+}
+
+impl Trouble {
+    /// As the outcome of a stage.
+    #[must_use]
+    pub fn stage(self) -> StageOutcome {
+        match self {
+            Self::Refused => StageOutcome::Refused,
+            Self::Reset => StageOutcome::Reset,
+            Self::Silent => StageOutcome::Timeout,
+            Self::HostUnreachable | Self::NetUnreachable => StageOutcome::Unreachable,
+            Self::Own => StageOutcome::OwnTrouble,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_their_names() {
+        for (number, expected) in [
+            (Errno::ECONNREFUSED, Trouble::Refused),
+            (Errno::ECONNRESET, Trouble::Reset),
+            (Errno::ETIMEDOUT, Trouble::Silent),
+            (Errno::EHOSTUNREACH, Trouble::HostUnreachable),
+            (Errno::ENETUNREACH, Trouble::NetUnreachable),
+            (Errno::EMFILE, Trouble::Own),
+            (Errno::EADDRNOTAVAIL, Trouble::Own),
+            (Errno::EPERM, Trouble::Own),
+        ] {
+            assert_eq!(trouble(&io::Error::from(number)), expected, "{number}");
+        }
+        assert_eq!(trouble(&io::ErrorKind::UnexpectedEof.into()), Trouble::Reset);
+        assert_eq!(trouble(&io::Error::other("what is this")), Trouble::Own);
+    }
+}

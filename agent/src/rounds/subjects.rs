@@ -1,0 +1,219 @@
+//! What a round of one subject asks and tries, and the burst that a first failure starts.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use parallax_decide::names::ADDRESSES_MAX;
+use parallax_decide::observation::{Fact, Family, ResolutionOutcome};
+use tokio::time::{sleep, sleep_until};
+
+use super::Rounds;
+use crate::assignment::{Assignment, Canary, Control, Node, Resolver, Transport};
+use crate::burst::Subject;
+use crate::clock::{self, Instant};
+use crate::measured::{Measured, Reason};
+use crate::probe::message::Question;
+use crate::probe::tried::Tried;
+use crate::probe::{Limits, control, endpoint, resolution};
+use crate::schedule::{Grid, Kind};
+
+/// The live resolver is asked again after its answer expired, but not more often than this.
+const REFRESH_MIN: Duration = Duration::from_secs(1);
+
+impl Rounds {
+    /// One canary: every resolver, both families, and each address as soon as it is known.
+    pub(super) async fn canary(self: Arc<Self>, assignment: Arc<Assignment>, canary: Canary) {
+        let next = self.timeline.next(Grid::of(Kind::Canaries, &assignment.schedule), clock::now());
+        let asked: Vec<&Resolver> = assignment
+            .resolvers
+            .iter()
+            .filter(|resolver| !canary.live_only || resolver.transport == Transport::Live)
+            .collect();
+        let mut tried = BTreeSet::new();
+        let expires = self.ask_and_try(&assignment, &canary, &asked, &mut tried).await;
+        if refresh_at(expires, clock::now(), next).is_some() {
+            // Not part of the round: a slow last refresh must not cost the next one.
+            tokio::spawn(self.refresh(Arc::clone(&assignment), canary, tried, expires, next));
+        }
+    }
+
+    /// Asks the live resolver again whenever its answer has expired, until the next round.
+    async fn refresh(
+        self: Arc<Self>,
+        assignment: Arc<Assignment>,
+        canary: Canary,
+        mut tried: BTreeSet<IpAddr>,
+        mut expires: Option<Instant>,
+        next: Instant,
+    ) {
+        let live: Vec<&Resolver> =
+            assignment.resolvers.iter().filter(|resolver| resolver.transport == Transport::Live).collect();
+        while let Some(at) = refresh_at(expires, clock::now(), next) {
+            sleep_until(at).await;
+            expires = self.ask_and_try(&assignment, &canary, &live, &mut tried).await;
+        }
+    }
+
+    /// Asks resolvers and tries addresses not tried in this round; when the live answer expires.
+    async fn ask_and_try(
+        self: &Arc<Self>,
+        assignment: &Arc<Assignment>,
+        canary: &Canary,
+        resolvers: &[&Resolver],
+        tried: &mut BTreeSet<IpAddr>,
+    ) -> Option<Instant> {
+        let limits = &assignment.schedule.limits;
+        let mut expires = None;
+        let mut work: FuturesUnordered<BoxFuture<'_, Option<Measured>>> = FuturesUnordered::new();
+        for resolver in resolvers {
+            for family in [Family::V4, Family::V6] {
+                let question = Question { name: canary.name.clone(), family };
+                work.push(Box::pin(async move {
+                    let _place = self.place().await?;
+                    Some(resolution::resolve(&self.site, limits, resolver, &question).await)
+                }));
+            }
+        }
+        while let Some(ended) = work.next().await {
+            let Some(measured) = ended else { continue };
+            let Fact::Resolution(resolution) = &measured.fact else { continue };
+            self.recorder.record(Reason::SCHEDULED, &measured);
+            if resolution.outcome != ResolutionOutcome::Answered {
+                continue;
+            }
+            if assignment.resolver(&resolution.resolver).is_some_and(|resolver| resolver.transport == Transport::Live) {
+                let ends = clock::now() + Duration::from_secs(u64::from(resolution.ttl_s));
+                expires = Some(expires.map_or(ends, |earlier: Instant| earlier.min(ends)));
+            }
+            for address in &resolution.addresses {
+                if tried.len() < ADDRESSES_MAX && tried.insert(*address) {
+                    let target = Tried::canary(canary, *address);
+                    work.push(Box::pin(async move {
+                        self.connect(assignment, &target).await;
+                        None
+                    }));
+                }
+            }
+        }
+        expires
+    }
+
+    /// One node.
+    pub(super) async fn node(self: Arc<Self>, assignment: Arc<Assignment>, node: Node) {
+        self.connect(&assignment, &Tried::node(&node)).await;
+    }
+
+    /// One control.
+    pub(super) async fn control(self: Arc<Self>, assignment: Arc<Assignment>, control: Control) {
+        let Some(_place) = self.place().await else { return };
+        let measured = control::check(&self.site, &assignment.schedule.limits, &control).await;
+        self.recorder.record(Reason::SCHEDULED, &measured);
+    }
+
+    /// One scheduled connection, and the burst that its failure starts.
+    async fn connect(self: &Arc<Self>, assignment: &Arc<Assignment>, tried: &Tried) {
+        let Some(place) = self.place().await else { return };
+        let (measured, failed) = tried.measure(&self.site, &assignment.schedule.limits).await;
+        drop(place);
+        self.recorder.record(Reason::SCHEDULED, &measured);
+        let subject = Subject::Connection(tried.target.clone(), tried.address);
+        let tried = tried.clone();
+        self.confirm(assignment, subject, failed, move |rounds, limits| {
+            let tried = tried.clone();
+            Box::pin(async move { tried.measure(&rounds.site, &limits).await })
+        });
+    }
+
+    /// One resolver's endpoint, and the burst that its failure starts.
+    pub(super) async fn endpoint(self: Arc<Self>, assignment: Arc<Assignment>, resolver: Resolver) {
+        let Some(canary) = assignment.canaries.iter().find(|canary| !canary.live_only) else {
+            tracing::debug!(resolver = %resolver.name, "no canary to ask for; endpoint not checked");
+            return;
+        };
+        let known = Question { name: canary.name.clone(), family: Family::V4 };
+        let Some(place) = self.place().await else { return };
+        let measured = endpoint::check(&self.site, &assignment.schedule.limits, &resolver, &known).await;
+        drop(place);
+        self.recorder.record(Reason::SCHEDULED, &measured);
+        let failed = endpoint_failed(&measured);
+        let subject = Subject::Endpoint(resolver.name.clone());
+        self.confirm(&assignment, subject, failed, move |rounds, limits| {
+            let (resolver, known) = (resolver.clone(), known.clone());
+            Box::pin(async move {
+                let measured = endpoint::check(&rounds.site, &limits, &resolver, &known).await;
+                let failed = endpoint_failed(&measured);
+                (measured, failed)
+            })
+        });
+    }
+
+    /// Probes again after each gap of the schedule when this was a first failure; ends at the first
+    /// success.
+    fn confirm(
+        self: &Arc<Self>,
+        assignment: &Arc<Assignment>,
+        subject: Subject,
+        failed: bool,
+        probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, (Measured, bool)> + Send + 'static,
+    ) {
+        if !self.bursts.lock().unwrap_or_else(PoisonError::into_inner).starts(&subject, failed) {
+            return;
+        }
+        let (rounds, assignment) = (Arc::clone(self), Arc::clone(assignment));
+        tokio::spawn(async move {
+            let ending = Ending { rounds: Arc::clone(&rounds), subject, recovered: false };
+            rounds.burst(&assignment, ending, probe).await;
+        });
+    }
+
+    async fn burst(
+        self: &Arc<Self>,
+        assignment: &Assignment,
+        mut ending: Ending,
+        probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, (Measured, bool)>,
+    ) {
+        for gap in &assignment.schedule.burst_gaps {
+            sleep(*gap).await;
+            let Some(place) = self.place().await else { continue };
+            let (measured, failed) = probe(Arc::clone(self), assignment.schedule.limits.clone()).await;
+            drop(place);
+            self.recorder.record(Reason::CONFIRM, &measured);
+            if !failed {
+                ending.recovered = true;
+                return;
+            }
+        }
+    }
+}
+
+/// Notes the end of a burst, however it ends.
+struct Ending {
+    rounds: Arc<Rounds>,
+    subject: Subject,
+    recovered: bool,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.rounds.bursts.lock().unwrap_or_else(PoisonError::into_inner).ended(&self.subject, self.recovered);
+    }
+}
+
+fn endpoint_failed(measured: &Measured) -> bool {
+    match &measured.fact {
+        Fact::EndpointCheck(check) => endpoint::is_failure(check.outcome),
+        Fact::Resolution(_) | Fact::Connection(_) | Fact::ControlCheck(_) => false,
+    }
+}
+
+/// When to ask the live resolver again: right after its answer expires, if that is before the next
+/// round, and never sooner than [`REFRESH_MIN`] from now.
+fn refresh_at(expires: Option<Instant>, now: Instant, next_round: Instant) -> Option<Instant> {
+    let at = expires?.max(now + REFRESH_MIN);
+    (at < next_round).then_some(at)
+}

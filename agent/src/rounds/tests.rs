@@ -1,0 +1,265 @@
+//! Rounds in a small world on the loopback interface: a name server, a web server, a map.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use parallax_proto::v1::{self, observation::Fact};
+use tokio::net::UdpSocket;
+
+use super::*;
+use crate::assignment::wire::tests::wire;
+use crate::dial::Dialer;
+use crate::local::Allow;
+use crate::policy::Policy;
+use crate::probe::live::LiveServers;
+use crate::probe::testing::{Authority, answer, refused_port, serve, silent_port};
+use crate::spool::{BootId, SPOOL_BYTES_MAX, Spool};
+use crate::uplink::wire::row;
+
+pub(crate) const GOOD: &str = "104.26.4.10";
+const BAD: &str = "8.6.112.0";
+
+/// The world, and the agent's part that is tried in it.
+pub(crate) struct World {
+    pub(crate) rounds: Arc<Rounds>,
+    pub(crate) recorder: Recorder,
+    asked: Arc<AtomicU64>,
+    folder: tempfile::TempDir,
+    map: BTreeMap<SocketAddr, SocketAddr>,
+}
+
+impl World {
+    /// A world whose name server answers A with these addresses, one after another and the last
+    /// for ever, and AAAA with nothing; whose web server stands at [`GOOD`].
+    pub(crate) async fn with_answers(answers: &[&str]) -> Self {
+        let authority = Authority::new();
+        let web = serve(authority.server("example.com")).await;
+        let answers: Vec<String> = answers.iter().rev().map(|text| (*text).to_owned()).collect();
+        let asked = Arc::new(AtomicU64::new(0));
+        let names = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let name_server = names.local_addr().unwrap();
+        tokio::spawn(name_service(names, answers, Arc::clone(&asked)));
+        let folder = tempfile::tempdir().unwrap();
+        let site = Site {
+            dialer: Dialer::mapped(folder.path().join("map.json")),
+            policy: Policy::new(Allow::default()),
+            trust: authority.trust(),
+            live: LiveServers::new(vec![name_server]),
+        };
+        let boot = BootId::random().unwrap();
+        let recorder = Recorder::new(Spool::open(folder.path().join("spool"), boot, SPOOL_BYTES_MAX).unwrap());
+        let rounds = Rounds::new(site, recorder.clone(), Timeline::begin(Duration::ZERO));
+        let map = BTreeMap::from([(public(GOOD), web), ("1.1.1.1:53".parse().unwrap(), name_server)]);
+        let mut world = Self { rounds, recorder, asked, folder, map };
+        world.place(BAD, refused_port());
+        world
+    }
+
+    fn place(&mut self, address: &str, local: SocketAddr) {
+        self.map.insert(public(address), local);
+        std::fs::write(self.folder.path().join("map.json"), serde_json::to_vec(&self.map).unwrap()).unwrap();
+    }
+
+    /// Everything recorded since the last look.
+    pub(crate) fn seen(&self) -> Vec<v1::Observation> {
+        let mut seen = Vec::new();
+        while let Some(batch) = self.recorder.spool().next_batch(500, 1 << 20).unwrap() {
+            seen.extend(batch.rows.iter().map(|stored| row(stored, 0).unwrap()));
+        }
+        seen
+    }
+
+    /// What was resolved, by resolver and family, and what was tried, by address: with outcomes.
+    fn told(&self) -> (Vec<String>, Vec<String>) {
+        let (mut resolved, mut tried) = (Vec::new(), Vec::new());
+        for observation in self.seen() {
+            let purpose = observation.purpose();
+            match observation.fact.unwrap() {
+                Fact::Resolution(one) => {
+                    resolved.push(format!("{} {:?} {:?}", one.resolver, one.family(), one.outcome()))
+                }
+                Fact::Connection(one) => tried.push(format!("{:?} {purpose:?} {:?}", one.address, one.outcome())),
+                Fact::EndpointCheck(one) => {
+                    tried.push(format!("{} {:?} {:?}", one.resolver, one.stage(), one.outcome()))
+                }
+                Fact::ControlCheck(one) => tried.push(format!("{} {:?}", one.control, one.outcome())),
+            }
+        }
+        resolved.sort();
+        (resolved, tried)
+    }
+
+    /// The canary's and every other round's work, to its end.
+    async fn round(&self, kind: Kind, assignment: &Arc<Assignment>) {
+        self.rounds.start(kind, assignment);
+        while !self.rounds.running.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn public(address: &str) -> SocketAddr {
+    SocketAddr::new(address.parse().unwrap(), 443)
+}
+
+async fn name_service(socket: UdpSocket, mut answers: Vec<String>, asked: Arc<AtomicU64>) {
+    let mut buffer = [0; 512];
+    while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+        let query = &buffer[..length];
+        let message = domain::base::Message::from_octets(query).unwrap();
+        let reply = if message.qtype() == Some(domain::base::iana::Rtype::A) {
+            asked.fetch_add(1, Ordering::Relaxed);
+            let next = if answers.len() > 1 { answers.pop().unwrap() } else { answers[0].clone() };
+            answer(query, &next)
+        } else {
+            let mut empty = query.to_vec();
+            empty[2] |= 0x80;
+            empty
+        };
+        socket.send_to(&reply, from).await.unwrap();
+    }
+}
+
+pub(crate) fn assignment(change: impl FnOnce(&mut v1::Assignment)) -> Arc<Assignment> {
+    let mut wire = wire();
+    // The DoH endpoint of the example has no place in this world.
+    wire.resolvers.remove(1);
+    wire.schedule.as_mut().unwrap().burst_gap_ms = vec![0, 2000];
+    change(&mut wire);
+    Arc::new(Assignment::try_from(&wire).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_resolver_is_asked_and_each_address_tried_once() {
+    let world = World::with_answers(&[GOOD]).await;
+    world.round(Kind::Canaries, &assignment(|_| {})).await;
+    let (resolved, tried) = world.told();
+    assert_eq!(resolved, ["live V4 Answered", "live V6 Empty", "plain-cf V4 Answered", "plain-cf V6 Empty"]);
+    assert_eq!(tried, ["[104, 26, 4, 10] Scheduled TlsOk"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_of_ours_is_asked_of_the_live_resolver_alone() {
+    let world = World::with_answers(&[GOOD]).await;
+    world.round(Kind::Canaries, &assignment(|wire| wire.canaries[0].live_only = true)).await;
+    assert_eq!(world.told().0, ["live V4 Answered", "live V6 Empty"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_no_public_address_is_told_and_never_dialled() {
+    let mut world = World::with_answers(&["127.0.0.1"]).await;
+    let trap = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    trap.set_nonblocking(true).unwrap();
+    world.place("127.0.0.1", trap.local_addr().unwrap());
+    world.round(Kind::Canaries, &assignment(|_| {})).await;
+    assert_eq!(world.told().1, ["[127, 0, 0, 1] Scheduled RefusedByPolicy"]);
+    assert!(trap.accept().is_err(), "nobody came");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_failure_is_confirmed_at_once_and_only_the_first() {
+    let world = World::with_answers(&[BAD]).await;
+    let assignment = assignment(|_| {});
+    world.round(Kind::Canaries, &assignment).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let tried = world.told().1;
+    assert_eq!(
+        tried,
+        ["[8, 6, 112, 0] Scheduled Refused", "[8, 6, 112, 0] Confirm Refused", "[8, 6, 112, 0] Confirm Refused"]
+    );
+    world.round(Kind::Canaries, &assignment).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(world.told().1, ["[8, 6, 112, 0] Scheduled Refused"], "it stays down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_ends_with_the_first_success() {
+    let mut world = World::with_answers(&[BAD]).await;
+    let web = world.map[&public(GOOD)];
+    let assignment = assignment(|wire| wire.schedule.as_mut().unwrap().burst_gap_ms = vec![1000, 1000, 1000]);
+    world.round(Kind::Canaries, &assignment).await;
+    world.place(BAD, web);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(world.told().1, ["[8, 6, 112, 0] Scheduled Refused", "[8, 6, 112, 0] Confirm TlsOk"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_live_resolver_is_asked_again_when_its_answer_expires() {
+    // TTL 60 s, rounds of 300 s.
+    let world = World::with_answers(&[GOOD, GOOD, GOOD, BAD]).await;
+    let assignment = assignment(|wire| {
+        wire.resolvers.truncate(1);
+        let schedule = wire.schedule.as_mut().unwrap();
+        (schedule.canary_every_ms, schedule.burst_gap_ms) = (300_000, vec![]);
+    });
+    let next = world.rounds.timeline.next(Grid::of(Kind::Canaries, &assignment.schedule), clock::now());
+    sleep_until(next).await;
+    world.round(Kind::Canaries, &assignment).await;
+    assert_eq!(world.asked.load(Ordering::Relaxed), 1);
+    assert_eq!(world.told().1, ["[104, 26, 4, 10] Scheduled TlsOk"]);
+    tokio::time::sleep(Duration::from_secs(130)).await;
+    assert_eq!(world.asked.load(Ordering::Relaxed), 3);
+    assert_eq!(world.told().1, [""; 0], "the same address is not tried again within the round");
+    tokio::time::sleep(Duration::from_secs(160)).await;
+    assert_eq!(world.asked.load(Ordering::Relaxed), 5, "the refreshing ends with the round");
+    assert_eq!(world.told().1, ["[8, 6, 112, 0] Scheduled Refused"], "a new address is tried at once");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.asked.load(Ordering::Relaxed), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_that_hangs_is_skipped_and_delays_no_other() {
+    let mut world = World::with_answers(&[GOOD]).await;
+    let (silent, _held) = silent_port().await;
+    world.place("95.216.10.10", silent);
+    world.place("49.12.20.20", world.map[&public(GOOD)]);
+    let assignment = assignment(|wire| {
+        wire.nodes.push(v1::Node {
+            name: "de".into(),
+            address: vec![49, 12, 20, 20],
+            port: 443,
+            server_name: "example.com".into(),
+        });
+    });
+    world.rounds.start(Kind::Nodes, &assignment);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(world.told().1, ["[49, 12, 20, 20] Scheduled TlsOk"]);
+    world.rounds.start(Kind::Nodes, &assignment);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(world.told().1, ["[49, 12, 20, 20] Scheduled TlsOk"]);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(world.told().1, ["[95, 216, 10, 10] Scheduled Silent"], "once, though started twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn controls_and_endpoints_have_their_rounds() {
+    let world = World::with_answers(&[GOOD]).await;
+    let assignment = assignment(|_| {});
+    world.round(Kind::Controls, &assignment).await;
+    world.round(Kind::Endpoints, &assignment).await;
+    assert_eq!(world.told().1, ["negative NetUnreachable", "plain-cf Dns Ok"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grid_is_followed_and_a_new_assignment_changes_it() {
+    let mut world = World::with_answers(&[GOOD]).await;
+    world.place("95.216.10.10", refused_port());
+    let every = |ms: u32| {
+        assignment(move |wire| {
+            let schedule = wire.schedule.as_mut().unwrap();
+            (schedule.node_every_ms, schedule.burst_gap_ms) = (ms, vec![]);
+        })
+    };
+    let (assign, follow) = watch::channel(None);
+    let following = tokio::spawn(Arc::clone(&world.rounds).follow(Kind::Nodes, follow));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.seen().len(), 0, "nothing to do yet");
+    assign.send_replace(Some(every(20_000)));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(world.seen().len(), 5);
+    assign.send_replace(Some(every(5000)));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(world.seen().len(), 20);
+    drop(assign);
+    following.await.unwrap();
+}

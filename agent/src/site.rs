@@ -1,0 +1,19 @@
+//! What every probe needs: the door, the owner's policy, the trust and the live resolver.
+
+use crate::dial::Dialer;
+use crate::policy::Policy;
+use crate::probe::live::LiveServers;
+use crate::tls::Trust;
+
+/// The place's means.
+#[derive(Debug)]
+pub struct Site {
+    /// Opens sockets.
+    pub dialer: Dialer,
+    /// What may be contacted.
+    pub policy: Policy,
+    /// Whom TLS trusts.
+    pub trust: Trust,
+    /// What clients here use as resolver.
+    pub live: LiveServers,
+}

@@ -1,0 +1,258 @@
+//! Urgent work the coordinator asks for. It has its own limit in flight, so that a schedule full
+//! of slow probes cannot delay it, and every task has a deadline.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use parallax_decide::names::{DomainName, ResolverName};
+use parallax_decide::observation::{Fact, Family, Purpose, Target};
+use parallax_driver::Driver;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::assignment::Assignment;
+use crate::clock::now;
+use crate::measured::Reason;
+use crate::pins::{Order, Outcome, Pins, Report};
+use crate::probe::message::Question;
+use crate::probe::tried::Tried;
+use crate::probe::{Limits, resolution};
+use crate::recorder::Recorder;
+use crate::rounds::Rounds;
+
+/// Longest a task may take, whatever it says.
+pub const TASK_MAX: Duration = Duration::from_secs(120);
+
+/// Most probes one connect task makes.
+pub const REPEAT_MAX: u32 = 10;
+
+/// Tasks in flight.
+const IN_FLIGHT_MAX: usize = 16;
+
+/// Tasks and reports that may wait.
+pub const WAITING_MAX: usize = 64;
+
+/// Measuring tasks remembered, so that one that is sent again is not measured again.
+const REMEMBERED_MAX: usize = 256;
+
+/// One task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    /// Its number.
+    pub id: u64,
+    /// Give up this long after receipt.
+    pub deadline: Duration,
+    /// Why it is measured.
+    pub purpose: Purpose,
+    /// What to do.
+    pub work: Work,
+}
+
+/// What a task asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// Try one address for one target of the assignment.
+    Connect {
+        /// The target.
+        target: Target,
+        /// The address.
+        address: IpAddr,
+        /// How many times.
+        repeat: u32,
+        /// Pause between them.
+        gap: Duration,
+    },
+    /// Ask one resolver for one name of the assignment (A).
+    Resolve {
+        /// The name.
+        name: DomainName,
+        /// The resolver.
+        resolver: ResolverName,
+        /// Then try each address it returns.
+        connect: bool,
+    },
+    /// Change what is pinned here.
+    Change(Order),
+}
+
+/// Carries tasks out.
+pub struct Tasks<D> {
+    rounds: Arc<Rounds>,
+    recorder: Recorder,
+    assignment: watch::Receiver<Option<Arc<Assignment>>>,
+    pins: Option<Arc<Pins<D>>>,
+    reports: mpsc::Sender<Report>,
+    places: Arc<Semaphore>,
+    remembered: Mutex<VecDeque<u64>>,
+}
+
+impl<D: Driver + Send + Sync + 'static> Tasks<D> {
+    /// Tasks at this place; without `pins` every change is refused.
+    #[must_use]
+    pub fn new(
+        rounds: Arc<Rounds>,
+        recorder: Recorder,
+        assignment: watch::Receiver<Option<Arc<Assignment>>>,
+        pins: Option<Arc<Pins<D>>>,
+        reports: mpsc::Sender<Report>,
+    ) -> Arc<Self> {
+        let places = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+        Arc::new(Self { rounds, recorder, assignment, pins, reports, places, remembered: Mutex::default() })
+    }
+
+    /// Carries out what comes, until nothing can come any more.
+    pub async fn run(self: Arc<Self>, mut incoming: mpsc::Receiver<Task>) {
+        while let Some(task) = incoming.recv().await {
+            let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+                tracing::warn!(
+                    task_id = task.id,
+                    in_flight = IN_FLIGHT_MAX,
+                    "too many tasks at once; this one is left out"
+                );
+                if let Work::Change(order) = &task.work {
+                    self.report(failed(task.id, order, "too many tasks at once; nothing was written"));
+                }
+                continue;
+            };
+            let tasks = Arc::clone(&self);
+            tokio::spawn(async move {
+                tasks.carry_out(task).await;
+                drop(place);
+            });
+        }
+    }
+
+    async fn carry_out(&self, task: Task) {
+        let Task { id, deadline, purpose, work } = task;
+        let reason = Reason { purpose, task_id: id };
+        let measuring = async {
+            match work {
+                Work::Change(order) => {
+                    self.change(id, order, deadline).await;
+                    return Ok(());
+                }
+                Work::Connect { .. } | Work::Resolve { .. } if !self.is_new(id) => {
+                    tracing::debug!(task_id = id, "task known already");
+                    return Ok(());
+                }
+                Work::Connect { target, address, repeat, gap } => {
+                    timeout(deadline, self.connect(reason, &target, address, repeat, gap)).await
+                }
+                Work::Resolve { name, resolver, connect } => {
+                    timeout(deadline, self.resolve(reason, name, &resolver, connect)).await
+                }
+            }
+            .unwrap_or_else(|_| Err("its deadline passed".to_owned()))
+        };
+        if let Err(why) = measuring.await {
+            tracing::warn!(task_id = id, %why, "a task was not carried out, or not to its end");
+        }
+    }
+
+    async fn connect(
+        &self,
+        reason: Reason,
+        target: &Target,
+        address: IpAddr,
+        repeat: u32,
+        gap: Duration,
+    ) -> Result<(), String> {
+        let assignment = self.assignment()?;
+        // The coordinator chooses among the assignment's targets, never a host or port of its own.
+        let tried = match target {
+            Target::Name(name) => {
+                let canary = assignment.canary(name).ok_or(format!("'{name}' is no name of the assignment"))?;
+                Tried::canary(canary, address)
+            }
+            Target::Node(name) => {
+                let node = assignment.node(name).ok_or(format!("'{name}' is no node of the assignment"))?;
+                Tried { address, ..Tried::node(node) }
+            }
+        };
+        for count in 0..repeat {
+            if count > 0 {
+                sleep(gap).await;
+            }
+            self.measure(reason, tried.clone(), assignment.schedule.limits.clone()).await;
+        }
+        Ok(())
+    }
+
+    async fn resolve(
+        &self,
+        reason: Reason,
+        name: DomainName,
+        resolver: &ResolverName,
+        connect: bool,
+    ) -> Result<(), String> {
+        let assignment = self.assignment()?;
+        let limits = &assignment.schedule.limits;
+        let canary = assignment.canary(&name).ok_or(format!("'{name}' is no name of the assignment"))?;
+        let resolver = assignment.resolver(resolver).ok_or(format!("'{resolver}' is no resolver of the assignment"))?;
+        let question = Question { name, family: Family::V4 };
+        let measured = resolution::resolve(&self.rounds.site, limits, resolver, &question).await;
+        self.recorder.record(reason, &measured);
+        let addresses = match measured.fact {
+            Fact::Resolution(resolution) if connect => resolution.addresses,
+            Fact::Resolution(_) | Fact::Connection(_) | Fact::EndpointCheck(_) | Fact::ControlCheck(_) => Vec::new(),
+        };
+        let mut connections = FuturesUnordered::new();
+        for address in addresses {
+            connections.push(self.measure(reason, Tried::canary(canary, address), limits.clone()));
+        }
+        while connections.next().await.is_some() {}
+        Ok(())
+    }
+
+    async fn measure(&self, reason: Reason, tried: Tried, limits: Limits) {
+        let (measured, _) = tried.measure(&self.rounds.site, &limits).await;
+        self.recorder.record(reason, &measured);
+    }
+
+    async fn change(&self, id: u64, order: Order, deadline: Duration) {
+        let report = match &self.pins {
+            Some(pins) => pins.change(id, order, now() + deadline).await,
+            None => Report {
+                outcome: Outcome::Refused,
+                ..failed(id, &order, "the owner's file of this agent configures no driver (drivers.pin)")
+            },
+        };
+        tracing::info!(task_id = id, plan_id = report.plan_id, outcome = ?report.outcome, detail = %report.detail, "a change was asked for");
+        self.report(report);
+    }
+
+    fn report(&self, report: Report) {
+        let task_id = report.task_id;
+        if self.reports.try_send(report).is_err() {
+            tracing::warn!(task_id, "too many reports wait; the coordinator will ask again");
+        }
+    }
+
+    fn assignment(&self) -> Result<Arc<Assignment>, String> {
+        self.assignment.borrow().clone().ok_or_else(|| "there is no assignment yet".to_owned())
+    }
+
+    fn is_new(&self, id: u64) -> bool {
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        if remembered.contains(&id) {
+            return false;
+        }
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.pop_front();
+        }
+        remembered.push_back(id);
+        true
+    }
+}
+
+fn failed(task_id: u64, order: &Order, why: &str) -> Report {
+    Report { task_id, plan_id: order.plan_id, outcome: Outcome::Failed, found: Vec::new(), detail: why.to_owned() }
+}
+
+#[cfg(test)]
+#[cfg(feature = "lab")]
+mod tests;

@@ -1,0 +1,96 @@
+use parallax_driver::unbound::Unbound;
+
+use super::*;
+use crate::rounds::tests::{GOOD, World, assignment};
+
+struct Asked {
+    world: World,
+    send: mpsc::Sender<Task>,
+    reports: mpsc::Receiver<Report>,
+    _assign: watch::Sender<Option<Arc<Assignment>>>,
+}
+
+async fn asked() -> Asked {
+    let world = World::with_answers(&[GOOD]).await;
+    let (assign, follow) = watch::channel(Some(assignment(|_| {})));
+    let (send_reports, reports) = mpsc::channel(WAITING_MAX);
+    let (send, take) = mpsc::channel(WAITING_MAX);
+    let (rounds, recorder) = (Arc::clone(&world.rounds), world.recorder.clone());
+    let tasks = Tasks::<Unbound>::new(rounds, recorder, follow, None, send_reports);
+    tokio::spawn(tasks.run(take));
+    Asked { world, send, reports, _assign: assign }
+}
+
+fn task(id: u64, work: Work) -> Task {
+    Task { id, deadline: Duration::from_secs(60), purpose: Purpose::CrossCheck, work }
+}
+
+fn connect(target: Target, repeat: u32) -> Work {
+    Work::Connect { target, address: GOOD.parse().unwrap(), repeat, gap: Duration::from_secs(1) }
+}
+
+fn canary() -> Target {
+    Target::Name("example.com".parse().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_is_tried_as_often_as_asked_and_once_a_task() {
+    let asked = asked().await;
+    asked.send.send(task(4, connect(canary(), 3))).await.unwrap();
+    asked.send.send(task(4, connect(canary(), 3))).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let seen = asked.world.seen();
+    assert_eq!(seen.len(), 3);
+    assert!(seen.iter().all(|one| one.task_id == 4 && one.purpose() == parallax_proto::v1::Purpose::CrossCheck));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_assignments_targets_are_tried() {
+    let asked = asked().await;
+    asked.send.send(task(1, connect(Target::Name("else.example".parse().unwrap()), 1))).await.unwrap();
+    asked.send.send(task(2, connect(Target::Node("unknown".parse().unwrap()), 1))).await.unwrap();
+    let resolver = "unknown".parse().unwrap();
+    let resolve = Work::Resolve { name: "example.com".parse().unwrap(), resolver, connect: true };
+    asked.send.send(task(3, resolve)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(asked.world.seen().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_is_resolved_and_its_addresses_tried() {
+    let asked = asked().await;
+    let resolver: ResolverName = "live".parse().unwrap();
+    let resolve = Work::Resolve { name: "example.com".parse().unwrap(), resolver, connect: true };
+    asked.send.send(task(9, resolve)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let facts: Vec<_> = asked.world.seen().into_iter().map(|one| one.fact.unwrap()).collect();
+    assert!(
+        matches!(
+            facts.as_slice(),
+            [
+                parallax_proto::v1::observation::Fact::Resolution(_),
+                parallax_proto::v1::observation::Fact::Connection(_)
+            ]
+        ),
+        "{facts:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_a_task() {
+    let asked = asked().await;
+    let long = Task { deadline: Duration::from_millis(1500), ..task(5, connect(canary(), 10)) };
+    asked.send.send(long).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(asked.world.seen().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_driver_every_change_is_refused() {
+    let mut asked = asked().await;
+    let order = Order { plan_id: 3, epoch: 1, what: crate::pins::What::Read { name: "example.com".parse().unwrap() } };
+    asked.send.send(task(6, Work::Change(order))).await.unwrap();
+    let report = asked.reports.recv().await.unwrap();
+    assert_eq!((report.task_id, report.plan_id, report.outcome), (6, 3, Outcome::Refused));
+    assert!(report.detail.contains("drivers.pin"), "{}", report.detail);
+}

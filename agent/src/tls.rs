@@ -1,0 +1,189 @@
+//! Trust, and the names of its failures.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parallax_decide::observation::{ConnectionOutcome, StageOutcome};
+use rustls::client::Resumption;
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+use crate::clock::CertificateTime;
+use crate::probe::trouble::{Trouble, trouble};
+
+/// One TLS configuration for each protocol that is offered inside it.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    /// For targets and controls: no ALPN, so that a peer of any protocol can finish.
+    pub targets: Arc<ClientConfig>,
+    /// For DoT (RFC 7858).
+    pub dot: Arc<ClientConfig>,
+    /// For DoH: HTTP/2, else HTTP/1.1.
+    pub doh: Arc<ClientConfig>,
+}
+
+/// Why there is no trust to start with.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// The file of `tls_roots` cannot be used.
+    #[error("cannot use tls_roots {path} of the owner's file: {why}; it must be a PEM file of CA certificates")]
+    Roots {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The TLS library refused its own configuration.
+    #[error("TLS cannot be set up")]
+    Setup(#[from] rustls::Error),
+}
+
+impl Trust {
+    /// The platform's roots, and those of the owner's file.
+    ///
+    /// # Errors
+    /// When the owner's file of roots cannot be used. Platform roots that cannot be read are
+    /// logged: probes will then report unknown authorities.
+    pub fn load(extra: Option<&Path>) -> Result<Self, TrustError> {
+        let mut roots = RootCertStore::empty();
+        let native = rustls_native_certs::load_native_certs();
+        for error in &native.errors {
+            tracing::warn!(%error, "cannot read some of the platform's certificate authorities");
+        }
+        let (added, _) = roots.add_parsable_certificates(native.certs);
+        if let Some(path) = extra {
+            let bad = |why: String| TrustError::Roots { path: path.display().to_string(), why };
+            let pem = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+            for certificate in certificates(&pem).map_err(bad)? {
+                roots.add(certificate).map_err(|error| bad(error.to_string()))?;
+            }
+        }
+        if roots.is_empty() {
+            tracing::warn!(
+                "no certificate authority is known, every TLS probe will say so; install ca-certificates or set tls_roots"
+            );
+        }
+        tracing::debug!(platform = added, all = roots.len(), "certificate authorities loaded");
+        Self::with_roots(roots)
+    }
+
+    /// Trust in exactly these roots.
+    ///
+    /// # Errors
+    /// When the TLS library refuses its own configuration.
+    pub fn with_roots(roots: RootCertStore) -> Result<Self, TrustError> {
+        let roots = Arc::new(roots);
+        let make = |protocols: &[&[u8]]| -> Result<Arc<ClientConfig>, rustls::Error> {
+            let mut config = builder()?.with_root_certificates(Arc::clone(&roots)).with_no_client_auth();
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            // A resumed session skips the certificate check, and a cold handshake is what is measured.
+            config.resumption = Resumption::disabled();
+            Ok(Arc::new(config))
+        };
+        Ok(Self { targets: make(&[])?, dot: make(&[b"dot"])?, doh: make(&[b"h2", b"http/1.1"])? })
+    }
+}
+
+/// A client configuration of ours: ring, the default protocol versions, our own clock.
+///
+/// # Errors
+/// When the provider cannot do the default protocol versions.
+pub fn builder() -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ClientConfig::builder_with_details(provider, Arc::new(CertificateTime)).with_safe_default_protocol_versions()
+}
+
+/// The certificates of a PEM text; at least one.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Vec<_> =
+        CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+    if certificates.is_empty() {
+        return Err("it holds no certificate".into());
+    }
+    Ok(certificates)
+}
+
+/// How a TLS handshake failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsFailure {
+    /// Nothing came back.
+    Silent,
+    /// Reset or closed.
+    Reset,
+    /// The peer sent an alert, or speaks no TLS, or no TLS that we do.
+    Alert,
+    /// The certificate is for another name.
+    Name,
+    /// The certificate's authority is not known, or its chain does not verify.
+    Authority,
+    /// The certificate has expired or is not yet valid.
+    Time,
+    /// Own trouble.
+    Own,
+}
+
+impl TlsFailure {
+    /// What a handshake's error means.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Self {
+        if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            use rustls::Error as E;
+            if let E::InvalidCertificate(certificate) = tls {
+                return Self::of_certificate(certificate);
+            }
+            if matches!(tls, E::FailedToGetCurrentTime | E::FailedToGetRandomBytes | E::EncryptError) {
+                return Self::Own;
+            }
+            // Everything else the library says is about bytes that did arrive.
+            return Self::Alert;
+        }
+        match trouble(error) {
+            Trouble::Own => Self::Own,
+            Trouble::Silent | Trouble::HostUnreachable | Trouble::NetUnreachable => Self::Silent,
+            Trouble::Refused | Trouble::Reset => Self::Reset,
+        }
+    }
+
+    fn of_certificate(error: &CertificateError) -> Self {
+        use CertificateError as E;
+        if matches!(error, E::NotValidForName | E::NotValidForNameContext { .. }) {
+            Self::Name
+        } else if matches!(error, E::Expired | E::ExpiredContext { .. } | E::NotValidYet | E::NotValidYetContext { .. })
+        {
+            Self::Time
+        } else {
+            Self::Authority
+        }
+    }
+
+    /// As the outcome of a connection.
+    #[must_use]
+    pub fn connection(self) -> ConnectionOutcome {
+        match self {
+            Self::Silent => ConnectionOutcome::TlsSilent,
+            Self::Reset => ConnectionOutcome::TlsReset,
+            Self::Alert => ConnectionOutcome::TlsAlert,
+            Self::Name => ConnectionOutcome::CertificateName,
+            Self::Authority => ConnectionOutcome::CertificateAuthority,
+            Self::Time => ConnectionOutcome::CertificateTime,
+            Self::Own => ConnectionOutcome::OwnTrouble,
+        }
+    }
+
+    /// As the outcome of a stage.
+    #[must_use]
+    pub fn stage(self) -> StageOutcome {
+        match self {
+            Self::Silent => StageOutcome::Timeout,
+            Self::Reset => StageOutcome::Reset,
+            Self::Alert => StageOutcome::Alert,
+            Self::Name | Self::Authority | Self::Time => StageOutcome::Certificate,
+            Self::Own => StageOutcome::OwnTrouble,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `/metrics`: few numbers, each true. Addresses, answers and incident numbers are never labels.
+
+use std::fmt::Write;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use parallax_decide::verdict::VantageVerdict;
+use sqlx::PgConnection;
+
+use crate::store::freeze;
+use crate::store::read::counts::{Counts, counts};
+use crate::store::read::now::{VantageNow, vantages};
+use crate::web::desk::Desk;
+
+/// The numbers. Without the database only `parallax_database_up 0` and what is known without it.
+pub async fn metrics(State(desk): State<Desk>) -> Response {
+    let read = desk.read(async |connection: &mut PgConnection| {
+        let counted = counts(connection).await?;
+        let vantages = vantages(connection).await?;
+        let frozen = freeze::current(connection).await?.is_some();
+        Ok((counted, vantages, frozen))
+    });
+    let connected: Vec<String> = desk.app().hub.connected().into_iter().map(|one| one.vantage.to_string()).collect();
+    let body = match read.await {
+        Ok((counted, vantages, frozen)) => exposition(Some((&counted, &vantages, frozen)), &connected),
+        Err(trouble) => {
+            // The scrape itself succeeds, so that the alert names the database and not this process.
+            trouble.log();
+            exposition(None, &connected)
+        }
+    };
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], body).into_response()
+}
+
+fn exposition(read: Option<(&Counts, &[VantageNow], bool)>, connected: &[String]) -> String {
+    let mut out = String::new();
+    let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, String)]| {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in samples {
+            let _ = writeln!(out, "{name}{labels} {value}");
+        }
+    };
+    let one = |value: String| vec![(String::new(), value)];
+    family("parallax_build_info", "gauge", "Version of the coordinator; always 1.", &[(
+        labels(&[("version", env!("CARGO_PKG_VERSION"))]),
+        "1".to_owned(),
+    )]);
+    family(
+        "parallax_database_up",
+        "gauge",
+        "Whether the database answered this scrape.",
+        &one(u8::from(read.is_some()).to_string()),
+    );
+    family(
+        "parallax_vantages_connected",
+        "gauge",
+        "Agents connected to this coordinator.",
+        &one(connected.len().to_string()),
+    );
+    let Some((counts, vantages, frozen)) = read else { return out };
+    let by_vantage = |value: &dyn Fn(&VantageNow) -> Option<String>| {
+        let samples = vantages.iter().filter_map(|v| Some((labels(&[("vantage", &v.name)]), value(v)?)));
+        samples.collect::<Vec<_>>()
+    };
+    family(
+        "parallax_up",
+        "gauge",
+        "Whether the vantage reports and passes its controls (verdict vantage_ok).",
+        &by_vantage(&|v| Some(u8::from(v.standing == Some(VantageVerdict::Ok)).to_string())),
+    );
+    family(
+        "parallax_last_seen_timestamp_seconds",
+        "gauge",
+        "Last message of the vantage's agent, to within a few seconds.",
+        &by_vantage(&|v| v.last_seen_at.map(|at| format!("{}.{:03}", at.0.div_euclid(1000), at.0.rem_euclid(1000)))),
+    );
+    let by = |label: &'static str, counted: &[(String, i64)]| {
+        let samples = counted.iter().map(|(word, count)| (labels(&[(label, word)]), count.to_string()));
+        samples.collect::<Vec<_>>()
+    };
+    family("parallax_incidents_open", "gauge", "Open incidents by kind.", &by("kind", &counts.incidents_open));
+    family(
+        "parallax_ingest_observations_total",
+        "counter",
+        "Observations settled since the database was made: stored, or refused with a reason.",
+        &one(counts.observations.to_string()),
+    );
+    family(
+        "parallax_ingest_missing_total",
+        "counter",
+        "Observations that agents numbered and that never came.",
+        &one(counts.missing.to_string()),
+    );
+    family(
+        "parallax_ingest_refused_total",
+        "counter",
+        "Messages and observations refused, by reason.",
+        &by("reason", &counts.refused),
+    );
+    let plans: Vec<(String, String)> = counts
+        .plans
+        .iter()
+        .map(|(purpose, status, n)| (labels(&[("purpose", purpose), ("status", status)]), n.to_string()))
+        .collect();
+    family("parallax_plans", "gauge", "Plans ever made, by purpose and where they stand.", &plans);
+    family(
+        "parallax_failover_frozen",
+        "gauge",
+        "Whether an operator stopped every write.",
+        &one(u8::from(frozen).to_string()),
+    );
+    out
+}
+
+/// `{a="x",b="y"}`, escaped as the text format wants it.
+fn labels(pairs: &[(&str, &str)]) -> String {
+    let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let parts: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    format!("{{{}}}", parts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_format_is_kept() {
+        let counts = Counts {
+            incidents_open: vec![("answer_unroutable_here".to_owned(), 1)],
+            observations: 42,
+            refused: vec![("a\"b\\c\nd".to_owned(), 2)],
+            ..Counts::default()
+        };
+        let text = exposition(Some((&counts, &[], true)), &["wan-gw".to_owned()]);
+        for line in [
+            "parallax_incidents_open{kind=\"answer_unroutable_here\"} 1",
+            "parallax_ingest_observations_total 42",
+            "parallax_ingest_refused_total{reason=\"a\\\"b\\\\c\\nd\"} 2",
+            "parallax_failover_frozen 1",
+            "parallax_vantages_connected 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        }
+        for line in text.lines().filter(|line| line.starts_with("# TYPE")) {
+            assert_eq!(text.matches(line).count(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn without_the_database_it_says_so() {
+        let text = exposition(None, &[]);
+        assert!(text.contains("parallax_database_up 0") && !text.contains("parallax_up{"));
+    }
+}

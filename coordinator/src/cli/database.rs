@@ -1,0 +1,71 @@
+//! Which database a command uses: an external one by URL, else the embedded one of the state
+//! directory.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use sqlx::Connection;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+
+use super::StateDir;
+use crate::embedded;
+use crate::error::{Exit, Failure};
+
+/// Which database.
+#[derive(Debug, Clone, Args)]
+pub struct Database {
+    /// URL of an external Postgres. It may hold a password: prefer the file or the environment.
+    #[arg(
+        long,
+        env = "PARALLAX_DATABASE_URL",
+        hide_env_values = true,
+        value_name = "URL",
+        conflicts_with = "database_url_file"
+    )]
+    pub database_url: Option<String>,
+    /// File that holds the URL.
+    #[arg(long, value_name = "FILE")]
+    pub database_url_file: Option<PathBuf>,
+    /// State directory, for the embedded database.
+    #[command(flatten)]
+    pub state: StateDir,
+}
+
+impl Database {
+    /// The external database, if one was given.
+    ///
+    /// # Errors
+    /// When the file or the URL cannot be read. The URL itself is never shown: it holds a password.
+    pub fn external(&self) -> Result<Option<PgConnectOptions>, Failure> {
+        let url = match (&self.database_url, &self.database_url_file) {
+            (Some(url), _) => url.clone(),
+            (None, Some(file)) => std::fs::read_to_string(file)
+                .map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}", file.display())).why(error))?,
+            (None, None) => return Ok(None),
+        };
+        url.trim().parse().map(Some).map_err(|_| {
+            Failure::new(Exit::Usage, "the database URL cannot be understood")
+                .why("it is not shown, since it may hold a password")
+                .fix("write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters percent-encoded")
+        })
+    }
+
+    /// One connection, for a command that reads and ends.
+    ///
+    /// # Errors
+    /// Exit code 5 when it cannot be reached.
+    pub async fn connect(&self) -> Result<PgConnection, Failure> {
+        let external = self.external()?;
+        let fix = match &external {
+            Some(_) => "check the server and the URL",
+            None => "start the coordinator (parallax serve), or give its --state or --database-url",
+        };
+        let options = match external {
+            Some(options) => options,
+            None => embedded::connect_options(&self.state.path()?)?,
+        };
+        PgConnection::connect_with(&options)
+            .await
+            .map_err(|error| Failure::new(Exit::Unreachable, "the database cannot be reached").why(error).fix(fix))
+    }
+}

@@ -1,0 +1,146 @@
+//! The operator's tool. Data goes to stdout, everything else to stderr.
+//!
+//! - [`serve`] runs the coordinator. [`config`] checks and shows the configuration.
+//! - [`vantage`] issues identities and lists places.
+//! - [`matrix`], [`incidents`], [`explain`], [`failover`] show what the page shows; [`reading`] is
+//!   what they share.
+//! - [`database`] finds the database of a reading command.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::error::{Exit, Failure};
+
+pub mod config;
+pub mod database;
+pub mod explain;
+pub mod failover;
+pub mod incidents;
+pub mod matrix;
+pub mod reading;
+pub mod serve;
+pub mod vantage;
+
+/// DNS and node failover with evidence: measures from many places, compares, and acts with care.
+#[derive(Debug, Parser)]
+#[command(name = "parallax", version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// How it is done.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// Answer as JSON on stdout.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What is logged to stderr: error, warn, info, debug or trace.
+    #[arg(long, global = true, default_value = "info", env = "PARALLAX_LOG", value_name = "LEVEL")]
+    pub log: tracing::Level,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the coordinator.
+    Serve(serve::Serve),
+    /// Check the configuration, print an example, or show what is in force.
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Places that measure: issue an identity, list them, cut one off.
+    #[command(subcommand)]
+    Vantage(vantage::VantageCommand),
+    /// Every vantage against every name, now.
+    Matrix(matrix::Matrix),
+    /// Open incidents, and those of the last days.
+    Incidents(incidents::Incidents),
+    /// Why something is so: the conclusion, its evidence, what was done, how to check by hand.
+    #[command(subcommand)]
+    Explain(explain::ExplainCommand),
+    /// What services serve now; stop every write, or allow it again.
+    #[command(subcommand)]
+    Failover(failover::FailoverCommand),
+}
+
+/// Where certificates, secrets and the embedded database are kept.
+#[derive(Debug, Clone, Args)]
+pub struct StateDir {
+    /// State directory [default: /var/lib/parallax as root, else ~/.local/state/parallax].
+    #[arg(long = "state", env = "PARALLAX_STATE", value_name = "DIR")]
+    pub given: Option<PathBuf>,
+}
+
+impl StateDir {
+    /// The directory: as given, else the default for this user.
+    ///
+    /// # Errors
+    /// When there is no default because there is no home.
+    pub fn path(&self) -> Result<PathBuf, Failure> {
+        if let Some(given) = &self.given {
+            return Ok(given.clone());
+        }
+        if nix::unistd::geteuid().is_root() {
+            return Ok(PathBuf::from("/var/lib/parallax"));
+        }
+        let not_empty = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        not_empty("XDG_STATE_HOME")
+            .or_else(|| not_empty("HOME").map(|home| home.join(".local/state")))
+            .map(|base| base.join("parallax"))
+            .ok_or_else(|| {
+                Failure::new(Exit::Usage, "no state directory").why("HOME is not set").fix("give --state DIR")
+            })
+    }
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// What happened, why, and how to fix it; its `exit` is the exit code.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    tracing_subscriber::fmt().with_max_level(cli.global.log).with_writer(std::io::stderr).with_ansi(false).init();
+    match cli.command {
+        Command::Config(command) => config::run(&command, &cli.global),
+        Command::Serve(serve) => runtime()?.block_on(serve::run(serve)),
+        Command::Vantage(command) => runtime()?.block_on(vantage::run(command, &cli.global)),
+        Command::Matrix(command) => runtime()?.block_on(matrix::run(command, &cli.global)),
+        Command::Incidents(command) => runtime()?.block_on(incidents::run(command, &cli.global)),
+        Command::Explain(command) => runtime()?.block_on(explain::run(command, &cli.global)),
+        Command::Failover(command) => runtime()?.block_on(failover::run(command, &cli.global)),
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Failed, "cannot start").why(error))
+}
+
+/// Prints to stdout. A reader that has gone (`| head`) is no failure.
+///
+/// # Errors
+/// When stdout cannot be written otherwise.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Failed, "cannot write the answer").why(error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Prints JSON to stdout, as one document.
+///
+/// # Errors
+/// When stdout cannot be written.
+pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    print(&format!("{value:#}\n"))
+}

@@ -1,0 +1,102 @@
+//! What reading commands share: how times and marks are shown, and what a failed read means.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Args;
+use sqlx::PgConnection;
+
+use super::database::Database;
+use crate::error::{Exit, Failure};
+use crate::report::moment::Zone;
+use crate::report::text::Style;
+use crate::store::StoreError;
+
+/// How long a server may take to answer a connect before it counts as unreachable.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// How a reading command shows things.
+#[derive(Debug, Clone, Args)]
+pub struct Shown {
+    /// Show times in UTC instead of this machine's zone (TZ).
+    #[arg(long)]
+    pub utc: bool,
+    /// No colour, as with NO_COLOR in the environment; there is none unless stdout is a terminal.
+    #[arg(long)]
+    pub no_color: bool,
+}
+
+impl Shown {
+    /// The style for this stdout.
+    #[must_use]
+    pub fn style(&self) -> Style {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !self.no_color;
+        let zone = if self.utc { Zone::utc() } else { Zone::system() };
+        Style { zone, colour: wanted && std::io::stdout().is_terminal() }
+    }
+}
+
+/// Connects, in bounded time.
+///
+/// # Errors
+/// Exit code 5 when the database cannot be reached.
+pub async fn connect(database: &Database) -> Result<PgConnection, Failure> {
+    tokio::time::timeout(CONNECT_WITHIN, database.connect()).await.unwrap_or_else(|_| {
+        Err(Failure::new(Exit::Unreachable, "the database cannot be reached")
+            .why(format!("no answer within {} s", CONNECT_WITHIN.as_secs()))
+            .fix("check the server and the URL"))
+    })
+}
+
+/// What a failed read or write means for the command.
+#[must_use]
+pub fn failed(error: StoreError) -> Failure {
+    match &error {
+        StoreError::Database(sqlx::Error::Database(refused)) if refused.code().as_deref() == Some("42P01") => {
+            Failure::new(Exit::Failed, "the database does not have this version's tables")
+                .why(refused)
+                .fix("start the coordinator once (parallax serve): it brings the schema up to date")
+        }
+        StoreError::Database(sqlx::Error::Database(refused)) => {
+            Failure::new(Exit::Failed, "the database refused").why(refused)
+        }
+        StoreError::Database(_) => Failure::new(Exit::Unreachable, "the database went away").why(error),
+        StoreError::Content { .. } => Failure::new(Exit::Failed, "a row cannot be read by this version")
+            .why(error)
+            .fix("use the version of parallax that the coordinator runs"),
+        StoreError::StaleEpoch { .. } => Failure::new(Exit::Failed, "the database refused").why(error),
+    }
+}
+
+/// A span as people type it: `90s`, `15m`, `12h`, `7d`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn span(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        "w" => 604_800,
+        _ => return Err(format!("'{text}' is not a span; write for example 90s, 15m, 12h or 7d")),
+    };
+    let count: u64 = digits.parse().map_err(|_| format!("'{text}' does not begin with a whole number"))?;
+    let seconds = count.checked_mul(unit).filter(|seconds| *seconds <= 100 * 366 * 86_400);
+    seconds.map(Duration::from_secs).ok_or_else(|| format!("'{text}' is longer than a hundred years"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_read_with_their_unit_and_nothing_else() {
+        assert_eq!(span("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(span("90s"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "7", "d", "-1d", "7 d", "1.5h", "9999999999999w", "ü", "7ü"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+}

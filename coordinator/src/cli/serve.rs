@@ -1,0 +1,238 @@
+//! `parallax serve`: the coordinator from start to end.
+//!
+//! Start: certificates, database, migrations, partitions, sockets, and then the line `parallax:
+//! ready`. End, on SIGTERM or SIGINT: no new agents, streams ended, batches under way stored,
+//! tasks stopped, the lease given up, the embedded database stopped. SIGHUP reads the configuration
+//! again; a faulty one changes nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use clap::Args;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, PgConnection};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::config::ConfigFile;
+use super::database::Database;
+use crate::ca::Authority;
+use crate::clock::{self, Clock};
+use crate::config::Config;
+use crate::embedded::Embedded;
+use crate::error::{Exit, Failure};
+use crate::ingest::{self, tls};
+use crate::state::App;
+use crate::store::configured::{self, Configured};
+use crate::store::{self, StoreError, partition, setup, vantage};
+use crate::web::listen::WebListener;
+use crate::{revocation, tasks, web};
+
+/// How often the coordinator renews its own certificate.
+const RENEW_CERTIFICATE_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// `parallax serve`
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Configuration.
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// Database and state directory.
+    #[command(flatten)]
+    pub database: Database,
+    /// Folder with initdb and postgres, for the embedded database.
+    #[arg(long, env = "PARALLAX_PG_BIN", value_name = "DIR")]
+    pub pg_bin: Option<PathBuf>,
+    /// Do not bring the schema of an external database up to date; fail if it is not.
+    #[arg(long)]
+    pub no_migrate: bool,
+}
+
+/// Runs the coordinator.
+///
+/// # Errors
+/// When it cannot start, or one of its servers fails.
+pub async fn run(serve: Serve) -> Result<(), Failure> {
+    let config = serve.config.load()?;
+    let state_dir = serve.database.state.path()?;
+    make_state_dir(&state_dir)?;
+    let authority = Authority::open(&state_dir, clock::wall())?;
+    let shutdown = CancellationToken::new();
+    listen_to_signals(&shutdown)?;
+    let (options, mut embedded) = match serve.database.external()? {
+        Some(options) => (options, None),
+        None => {
+            let embedded = Embedded::start(&state_dir, serve.pg_bin.as_deref()).await?;
+            (crate::embedded::connect_options(&state_dir)?, Some(embedded))
+        }
+    };
+    let serving = with_database(&serve, config, state_dir, authority, options, embedded.is_some(), shutdown);
+    let result = match &mut embedded {
+        Some(embedded) => tokio::select! {
+            result = serving => result,
+            never = embedded.keep_running() => match never {},
+        },
+        None => serving.await,
+    };
+    if let Some(embedded) = embedded {
+        embedded.stop().await;
+    }
+    result
+}
+
+async fn with_database(
+    serve: &Serve,
+    config: Config,
+    state_dir: PathBuf,
+    authority: Authority,
+    options: PgConnectOptions,
+    is_embedded: bool,
+    shutdown: CancellationToken,
+) -> Result<(), Failure> {
+    let clock = Clock::system();
+    prepare(&options, &config, &clock, serve.no_migrate && !is_embedded).await?;
+    let grpc = TcpListener::bind(config.listen.grpc).await.map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot listen on {} for agents", config.listen.grpc))
+            .why(error)
+            .fix("choose another listen.grpc in the configuration, or stop what uses it")
+    })?;
+    let web = WebListener::open(&config.listen.web).await?;
+    let grpc_address = grpc.local_addr().map_err(anyhow::Error::new)?;
+    let app = App::new(store::pool(options), config, clock, state_dir);
+    let tls = Arc::new(ArcSwap::new(server_tls(&authority, &app)?));
+    let database = if is_embedded { "embedded" } else { "external" };
+    eprintln!("parallax: ready web={web} grpc={grpc_address} database={database}");
+    let upkeep =
+        tokio::spawn(upkeep(Arc::clone(&app), authority, Arc::clone(&tls), serve.config.clone(), shutdown.clone()));
+    let revocations = tokio::spawn(revocation::run(Arc::clone(&app), shutdown.clone()));
+    let tasks = tokio::spawn(tasks::run(Arc::clone(&app), shutdown.clone()));
+    let ends = |result: anyhow::Result<()>| {
+        // One server that fails ends the other: half a coordinator would look alive.
+        shutdown.cancel();
+        result
+    };
+    let (agents, pages) =
+        tokio::join!(async { ends(ingest::serve(Arc::clone(&app), grpc, tls, shutdown.clone()).await) }, async {
+            ends(web.serve(web::router(Arc::clone(&app), shutdown.clone()), shutdown.clone()).await)
+        },);
+    for task in [upkeep, revocations, tasks] {
+        if let Err(error) = task.await {
+            tracing::error!(%error, "a task ended badly");
+        }
+    }
+    app.pool.close().await;
+    tracing::info!("ended");
+    agents.and(pages).map_err(|error| Failure::from(error.context("a server of the coordinator failed")))
+}
+
+/// Schema, partitions and vantages; aligns the clock.
+async fn prepare(options: &PgConnectOptions, config: &Config, clock: &Clock, no_migrate: bool) -> Result<(), Failure> {
+    let mut connection = PgConnection::connect_with(&store::quiet(options.clone())).await.map_err(|error| {
+        Failure::new(Exit::Unreachable, "the database cannot be reached").why(error).fix("check the server and the URL")
+    })?;
+    if no_migrate {
+        setup::check_schema(&mut connection).await.map_err(|why| {
+            Failure::new(Exit::Refused, "the database's schema is not this program's")
+                .why(why)
+                .fix("start once without --no-migrate, or use the program that matches")
+        })?;
+    } else {
+        setup::migrate(&mut connection).await.map_err(|error| {
+            Failure::new(Exit::Failed, "the database's schema cannot be brought up to date")
+                .why(error)
+                .fix("a schema that is newer needs a newer program; else see the database's own log")
+        })?;
+    }
+    let prepared = async {
+        partition::ensure(&mut connection).await?;
+        vantage::ensure(&mut connection, config.topology.vantages.keys()).await?;
+        configured::write(&mut connection, &Configured::of(config)).await?;
+        clock.align(store::database_now(&mut connection).await?);
+        Ok::<(), StoreError>(())
+    };
+    prepared.await.map_err(|error| Failure::from(anyhow::Error::new(error).context("the database cannot be prepared")))
+}
+
+fn server_tls(authority: &Authority, app: &App) -> Result<Arc<rustls::ServerConfig>, Failure> {
+    let listen = app.config.load().listen.grpc.ip();
+    tls::server_config(authority, authority.server_identity(listen, clock::wall())?)
+}
+
+/// Renews the coordinator's own certificate daily, and the configuration on SIGHUP.
+async fn upkeep(
+    app: Arc<App>,
+    authority: Authority,
+    tls: Arc<ArcSwap<rustls::ServerConfig>>,
+    file: ConfigFile,
+    shutdown: CancellationToken,
+) {
+    let mut hangup = match signal(SignalKind::hangup()) {
+        Ok(hangup) => hangup,
+        Err(error) => {
+            tracing::error!(%error, "cannot listen to SIGHUP");
+            return shutdown.cancelled().await;
+        }
+    };
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(RENEW_CERTIFICATE_EVERY) => match server_tls(&authority, &app) {
+                Ok(renewed) => tls.store(renewed),
+                Err(error) => tracing::error!(%error, "the coordinator's certificate is not renewed"),
+            },
+            _ = hangup.recv() => reload(&app, &file).await,
+        }
+    }
+}
+
+async fn reload(app: &App, file: &ConfigFile) {
+    let config = match file.load() {
+        Ok(config) => config,
+        Err(error) => return tracing::error!(%error, "the configuration stays as it was"),
+    };
+    if config.listen != app.config.load().listen {
+        tracing::warn!("a change of listen: takes effect at the next start");
+    }
+    let known = async {
+        let mut connection = app.pool.acquire().await?;
+        vantage::ensure(&mut connection, config.topology.vantages.keys()).await?;
+        configured::write(&mut connection, &Configured::of(&config)).await
+    };
+    if let Err(error) = known.await {
+        return tracing::error!(%error, "the configuration stays as it was");
+    }
+    let gone: Vec<_> =
+        app.hub.connected().into_iter().filter(|one| !config.topology.vantages.contains_key(&one.vantage)).collect();
+    app.config.store(Arc::new(config));
+    for one in gone {
+        tracing::warn!(vantage = %one.vantage, "no longer in the configuration: cut off");
+        app.hub.cut(&one.vantage);
+    }
+    app.hub.reassign();
+    tracing::info!("the configuration was read again");
+}
+
+fn listen_to_signals(shutdown: &CancellationToken) -> Result<(), Failure> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let mut signals =
+            signal(kind).map_err(|error| Failure::new(Exit::Failed, "cannot listen to signals").why(error))?;
+        let shutdown = shutdown.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            tracing::info!("ending");
+            shutdown.cancel();
+        });
+    }
+    Ok(())
+}
+
+fn make_state_dir(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot make the state directory {}", path.display()))
+            .why(error)
+            .fix("choose another with --state")
+    })
+}

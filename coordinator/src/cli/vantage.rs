@@ -1,0 +1,124 @@
+//! `parallax vantage`: issue, list, revoke.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use parallax_decide::names::VantageName;
+use parallax_decide::time::Timestamp;
+use serde_json::json;
+use time::format_description::well_known::Rfc3339;
+
+use super::database::Database;
+use super::{Global, StateDir, print, print_json};
+use crate::ca::Authority;
+use crate::clock;
+use crate::error::{Exit, Failure};
+use crate::store::{self, vantage};
+
+/// `parallax vantage …`
+#[derive(Debug, Subcommand)]
+pub enum VantageCommand {
+    /// Write the identity of a vantage: ca.pem, certificate.pem, key.pem.
+    Issue(Issue),
+    /// List the vantages that were ever configured, and when each was last heard.
+    List(Database),
+    /// Refuse a vantage's certificate for good and cut it off at once.
+    Revoke(Revoke),
+}
+
+/// `parallax vantage issue`
+#[derive(Debug, Args)]
+pub struct Issue {
+    /// Name of the vantage, as in the configuration.
+    pub name: String,
+    /// Folder for the files; made if missing, never overwritten.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// State directory with the certificate authority.
+    #[command(flatten)]
+    pub state: StateDir,
+}
+
+/// `parallax vantage revoke`
+#[derive(Debug, Args)]
+pub struct Revoke {
+    /// Name of the vantage.
+    pub name: String,
+    /// Where it is stored.
+    #[command(flatten)]
+    pub database: Database,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// What happened, why, and how to fix it.
+pub async fn run(command: VantageCommand, global: &Global) -> Result<(), Failure> {
+    match command {
+        VantageCommand::Issue(one) => issue(&one, global),
+        VantageCommand::List(database) => list(&database, global).await,
+        VantageCommand::Revoke(one) => revoke(&one, global).await,
+    }
+}
+
+fn issue(one: &Issue, global: &Global) -> Result<(), Failure> {
+    let name = parse(&one.name)?;
+    let now = clock::wall();
+    let not_after = Authority::open(&one.state.path()?, now)?.issue(&name, &one.out, now)?;
+    let not_after = not_after.format(&Rfc3339).unwrap_or_default();
+    if global.json {
+        let folder = one.out.display().to_string();
+        return print_json(&json!({ "schema": 1, "vantage": name, "folder": folder, "not_after": not_after }));
+    }
+    print(&format!("issued {name} into {}, valid until {not_after}\n", one.out.display()))
+}
+
+async fn list(database: &Database, global: &Global) -> Result<(), Failure> {
+    let mut connection = database.connect().await?;
+    let rows = vantage::all(&mut connection).await.map_err(|error| Failure::from(anyhow::Error::new(error)))?;
+    if global.json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                json!({
+                    "name": row.name, "first_seen_at": row.first_seen_at.map(text), "last_seen_at": row.last_seen_at.map(text),
+                    "agent_version": row.agent_version, "revoked_at": row.revoked_at.map(text),
+                })
+            })
+            .collect();
+        return print_json(&json!({ "schema": 1, "vantages": rows }));
+    }
+    let mut out = format!("{:<24} {:<28} {:<12} {}\n", "NAME", "LAST SEEN", "AGENT", "STATE");
+    for row in rows {
+        let last = row.last_seen_at.map_or_else(|| "never".to_owned(), text);
+        let state = if row.revoked_at.is_some() { "revoked" } else { "valid" };
+        out.push_str(&format!(
+            "{:<24} {last:<28} {:<12} {state}\n",
+            row.name.as_str(),
+            row.agent_version.unwrap_or_default()
+        ));
+    }
+    print(&out)
+}
+
+async fn revoke(one: &Revoke, global: &Global) -> Result<(), Failure> {
+    let name = parse(&one.name)?;
+    let mut connection = one.database.connect().await?;
+    let found =
+        vantage::revoke(&mut connection, &name).await.map_err(|error| Failure::from(anyhow::Error::new(error)))?;
+    if !found {
+        return Err(Failure::new(Exit::NotFound, format!("there is no vantage {name}")).fix("parallax vantage list"));
+    }
+    if global.json {
+        return print_json(&json!({ "schema": 1, "vantage": name, "revoked": true }));
+    }
+    print(&format!("revoked {name}; its stream is cut and its certificate refused from now on\n"))
+}
+
+fn parse(name: &str) -> Result<VantageName, Failure> {
+    name.parse().map_err(|error| Failure::new(Exit::Usage, "not a name for a vantage").why(error))
+}
+
+fn text(at: Timestamp) -> String {
+    store::offset(at).format(&Rfc3339).unwrap_or_default()
+}

@@ -1,0 +1,98 @@
+//! The configuration without a file, and the example that `parallax config example` prints. Both
+//! are files of this format, so that the reader and its tests see them too.
+
+/// What runs without a configuration file: it watches three well-known names from this machine and
+/// changes nothing.
+pub const DEFAULT: &str = r#"version: 1
+vantages:
+  - { name: local, failure_domain: local }
+resolvers:
+  - { name: live, kind: system, role: live }
+  - { name: doh-cf, kind: doh, url: "https://cloudflare-dns.com/dns-query", bootstrap: [1.1.1.1], role: primary }
+  - { name: doh-google, kind: doh, url: "https://dns.google/dns-query", bootstrap: [8.8.8.8], role: observe_only }
+  - { name: doh-quad9, kind: doh, url: "https://dns.quad9.net/dns-query", bootstrap: [9.9.9.9], role: observe_only }
+canaries:
+  - { name: example.com, port: 443, tls: true }
+  - { name: cdnjs.cloudflare.com, port: 443, tls: true }
+  - { name: cdn.tailwindcss.com, port: 443, tls: true }
+controls:
+  - { name: control-cf, address: 1.0.0.1, port: 443, server_name: one.one.one.one }
+  - { name: control-google, address: 8.8.4.4, port: 443, server_name: dns.google }
+  - { name: control-quad9, address: 149.112.112.112, port: 443, server_name: dns.quad9.net }
+  - { name: negative, address: 192.0.2.1, port: 443, negative: true }
+"#;
+
+/// A commented file with everything in it.
+pub const EXAMPLE: &str = r#"# Configuration of the coordinator. `parallax config check --config FILE` says what is wrong with it.
+version: 1
+
+# Page and API; agents. web may also be unix:/run/parallax/web.sock (mode 0660).
+listen: { web: "127.0.0.1:8080", grpc: "127.0.0.1:8443" }
+
+# How careful to be: default, or fast for a laboratory. Single settings: `parallax config show`
+# lists them all.
+policy: default
+policy_overrides: { dwell_s: 300, verify_within_s: 180 }
+
+# Places that measure. Each needs a certificate: parallax vantage issue NAME --out DIR.
+# Two vantages of one failure_domain (the uplink they share) count as one witness.
+# upstream: the resolver that the place's live resolver forwards to.
+# pin: the driver in the agent's own local file, and what may be done without a person:
+# observe, propose or act.
+vantages:
+  - name: branch-kazan
+    labels: { site: kazan, isp: rt, region: ru }
+    failure_domain: isp-rt
+    upstream: doh-cf
+    pin: { driver: pin, mode: propose }
+  - { name: wan-gw, labels: { site: hq, role: gateway }, failure_domain: isp-hq, upstream: doh-cf }
+  - { name: de-fra, labels: { site: fra, role: reference }, failure_domain: isp-fra, upstream: doh-cf }
+
+# Resolvers under test. Exactly one is live: what clients at the place use.
+# bootstrap: the addresses of a DoH endpoint, since its own name may not be resolvable.
+resolvers:
+  - { name: live, kind: system, role: live }
+  - { name: doh-cf, kind: doh, url: "https://cloudflare-dns.com/dns-query", bootstrap: [1.1.1.1], role: primary }
+  - { name: doh-family, kind: doh, url: "https://family.cloudflare-dns.com/dns-query", bootstrap: [1.1.1.3], role: reserve, order: 1 }
+  - { name: dot-quad9, kind: dot, address: "9.9.9.9:853", server_name: dns.quad9.net, role: reserve, order: 2 }
+  - { name: plain-google, kind: udp, address: "8.8.8.8:53", role: observe_only }
+
+# Names whose answers and reachability are watched.
+canaries:
+  - { name: example.com, port: 443, tls: true }
+  - { name: cdnjs.cloudflare.com, port: 443, tls: true }
+  - { name: cdn.tailwindcss.com, port: 443, tls: true }
+
+# Targets that only tell whether the vantage's own uplink works. The negative one must stay silent.
+controls:
+  - { name: control-cf, address: 1.0.0.1, port: 443, server_name: one.one.one.one }
+  - { name: control-google, address: 8.8.4.4, port: 443, server_name: dns.google }
+  - { name: negative, address: 192.0.2.1, port: 443, negative: true }
+
+# Machines of ours. Without server_name a completed TCP handshake is the proof.
+nodes:
+  fi: { address: 95.216.10.10, port: 443, server_name: fi.montana.quest }
+  de: { address: 49.12.20.20, port: 443, server_name: fi.montana.quest }
+  us: { address: 5.161.30.30, port: 443, server_name: fi.montana.quest }
+
+# Host names of ours and the machines that can serve them, fallbacks in order of preference.
+services:
+  - name: fi
+    hostname: fi.montana.quest
+    ttl_s: 60
+    native: fi
+    fallbacks: [de, us]
+    driver: auth
+    mode: observe
+
+# How the records are changed. A driver's mode caps the modes of its services.
+drivers:
+  auth:
+    kind: rfc2136
+    mode: act
+    server: "198.18.0.53:53"
+    zone: montana.quest
+    tsig_name: parallax
+    tsig_algorithm: hmac-sha256
+    tsig_secret_file: /etc/parallax/tsig
+"#;

@@ -1,0 +1,237 @@
+//! From what is written to what is meant: every reference resolved, every fault found at once.
+//!
+//! [`resolvers`] has the part about resolvers, [`services`] the one about machines and services.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use parallax_decide::address::special_purpose;
+use parallax_decide::names::{DomainName, ResolverName, VantageName};
+use parallax_decide::topology::{Canary, Control, Mode, Policy, Role, Topology, Vantage};
+use serde_saphyr::Spanned;
+
+use super::error::{Fault, Found, nearest};
+use super::file::{File, VantageFile};
+use super::resolvers::{self, Resolvers};
+use super::{Config, ControlTarget, Listen, Schedule, WebListen, policy, services};
+
+/// Most vantages. The coordinator keeps one stream and the page one column for each.
+const VANTAGES_MAX: usize = 500;
+/// Most canaries, for the same reason.
+const CANARIES_MAX: usize = 200;
+/// Most controls.
+const CONTROLS_MAX: usize = 16;
+/// Most labels of one vantage.
+const LABELS_MAX: usize = 16;
+
+/// Default place of page and API.
+const WEB_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+/// Default place for agents.
+const GRPC_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8443);
+
+/// Checks a file.
+///
+/// # Errors
+/// All faults, in the order of the lines.
+pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
+    let mut found = Found::default();
+    if file.version.value != 1 {
+        found.at(&file.version, format!("version {} is not known; this program reads version 1", file.version.value));
+    }
+    let (policy, schedule) = check_policy(file, &mut found);
+    let (resolvers, endpoints) = resolvers::check(file, &mut found);
+    let (vantages, labels) = check_vantages(file, &resolvers, &mut found);
+    let canaries = check_canaries(file, &mut found);
+    let (controls, control_targets) = check_controls(file, &mut found);
+    let ours = services::check(file, &mut found);
+    services::check_steered(file, &ours, &mut found);
+    if file.canaries.is_none() && file.services.is_none() {
+        found.whole("nothing to watch: give `canaries`, `services` or both");
+    }
+    let listen = check_listen(file, &mut found);
+    let faults = found.into_sorted();
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let topology =
+        Topology { vantages, resolvers, canaries, controls, nodes: ours.nodes, services: ours.services, policy };
+    Ok(Config {
+        topology,
+        listen,
+        labels,
+        drivers: ours.drivers,
+        endpoints,
+        controls: control_targets,
+        node_server_names: ours.server_names,
+        schedule,
+    })
+}
+
+fn check_policy(file: &File, found: &mut Found) -> (Policy, Schedule) {
+    let (mut policy, mut schedule) = (policy::policy(file.policy), policy::schedule(file.policy));
+    if let Some(overrides) = &file.policy_overrides {
+        if let Err(fault) = overrides.value.apply(&mut policy, &mut schedule) {
+            found.at(overrides, fault);
+        }
+        for fault in policy::faults(&policy, &schedule) {
+            found.at(overrides, fault);
+        }
+    }
+    (policy, schedule)
+}
+
+fn check_listen(file: &File, found: &mut Found) -> Listen {
+    let grpc = file.listen.grpc.as_ref().map_or(GRPC_DEFAULT, |grpc| grpc.value);
+    let web = match &file.listen.web {
+        None => Some(WebListen::Tcp(WEB_DEFAULT)),
+        Some(web) => match web.value.strip_prefix("unix:") {
+            Some(path) if path.starts_with('/') => Some(WebListen::Unix(path.into())),
+            Some(path) => {
+                found.at(web, format!("`{path}` must be an absolute path, as in unix:/run/parallax/web.sock"));
+                None
+            }
+            None => found.parse("address and port, or unix:/path", web).map(WebListen::Tcp),
+        },
+    };
+    Listen { web: web.unwrap_or(WebListen::Tcp(WEB_DEFAULT)), grpc }
+}
+
+type Labels = BTreeMap<VantageName, BTreeMap<String, String>>;
+
+fn check_vantages(file: &File, resolvers: &Resolvers, found: &mut Found) -> (BTreeMap<VantageName, Vantage>, Labels) {
+    let (mut vantages, mut labels) = (BTreeMap::new(), BTreeMap::new());
+    bounded(&file.vantages, "vantages", VANTAGES_MAX, found);
+    for one in &file.vantages.value {
+        let Some(name) = found.parse::<VantageName>("name of a vantage", &one.name) else { continue };
+        if one.labels.len() > LABELS_MAX {
+            found.at(&one.name, format!("vantage `{name}` has more than {LABELS_MAX} labels"));
+        }
+        let Some(vantage) = check_vantage(one, resolvers, found) else { continue };
+        if vantages.insert(name.clone(), vantage).is_some() {
+            found.at(&one.name, format!("vantage `{name}` is there twice"));
+        }
+        labels.insert(name, one.labels.clone());
+    }
+    (vantages, labels)
+}
+
+fn check_vantage(one: &VantageFile, resolvers: &Resolvers, found: &mut Found) -> Option<Vantage> {
+    let domain = one.failure_domain.as_ref().unwrap_or(&one.name);
+    let failure_domain = found.parse("failure domain", domain)?;
+    let upstream = match &one.upstream {
+        None => None,
+        Some(text) => {
+            let name = found.parse::<ResolverName>("name of a resolver", text)?;
+            match resolvers.get(&name) {
+                Some(resolver) if resolver.role == Role::Live => {
+                    found.at(text, "the live resolver cannot be its own upstream");
+                }
+                Some(_) => {}
+                None => unknown(text, "resolver", resolvers.keys().map(ResolverName::as_str), found),
+            }
+            Some(name)
+        }
+    };
+    let (pin_driver, pin_mode) = match &one.pin {
+        None => (None, Mode::Observe),
+        Some(pin) => (Some(found.parse("name of a driver", &pin.driver)?), pin.mode),
+    };
+    Some(Vantage { failure_domain, upstream, pin_driver, pin_mode })
+}
+
+fn check_canaries(file: &File, found: &mut Found) -> BTreeMap<DomainName, Canary> {
+    let mut canaries = BTreeMap::new();
+    let Some(list) = &file.canaries else { return canaries };
+    bounded(list, "canaries", CANARIES_MAX, found);
+    for one in &list.value {
+        let Some(name) = public_name("canary", &one.name, found) else { continue };
+        port(one.port, &one.name, found);
+        if canaries.insert(name.clone(), Canary { port: one.port, tls: one.tls }).is_some() {
+            found.at(&one.name, format!("canary `{name}` is there twice"));
+        }
+    }
+    canaries
+}
+
+type Controls = BTreeMap<parallax_decide::names::ControlName, Control>;
+type ControlTargets = BTreeMap<parallax_decide::names::ControlName, ControlTarget>;
+
+fn check_controls(file: &File, found: &mut Found) -> (Controls, ControlTargets) {
+    let (mut controls, mut targets) = (BTreeMap::new(), BTreeMap::new());
+    bounded(&file.controls, "controls", CONTROLS_MAX, found);
+    for one in &file.controls.value {
+        let name: Option<parallax_decide::names::ControlName> = found.parse("name of a control", &one.name);
+        port(one.port, &one.name, found);
+        let special = special_purpose(one.address.value);
+        if let (Some(why), false) = (special, one.negative) {
+            found.at(&one.address, format!("a positive control must be on the internet; this address is {why}"));
+        }
+        if let (true, Some(server_name)) = (one.negative, &one.server_name) {
+            found.at(server_name, "a negative control must stay silent; it has no certificate to check");
+        }
+        let server_name = match &one.server_name {
+            None => None,
+            Some(text) => found.parse("name of the certificate", text),
+        };
+        let Some(name) = name else { continue };
+        if controls.insert(name.clone(), Control { negative: one.negative }).is_some() {
+            found.at(&one.name, format!("control `{name}` is there twice"));
+        }
+        targets.insert(name, ControlTarget { address: one.address.value, port: one.port, server_name });
+    }
+    if !file.controls.value.iter().any(|one| !one.negative) {
+        found.at(
+            &file.controls,
+            "no positive control: without one a vantage whose own uplink is down would accuse the world",
+        );
+    }
+    (controls, targets)
+}
+
+/// A name that is looked up in public DNS.
+pub(super) fn public_name(what: &str, text: &Spanned<String>, found: &mut Found) -> Option<DomainName> {
+    if text.value.parse::<std::net::IpAddr>().is_ok() {
+        found.at(text, format!("a {what} is a name, not an address"));
+        return None;
+    }
+    let name: DomainName = found.parse(what, text)?;
+    let last = name.as_str().rsplit('.').next().unwrap_or_default();
+    if last == name.as_str() || ["localhost", "local", "invalid", "onion", "internal"].contains(&last) {
+        found.at(
+            text,
+            format!("`{name}` has a special use (RFC 6761) or a single label; public DNS does not answer for it"),
+        );
+        return None;
+    }
+    Some(name)
+}
+
+/// Ports are 1 to 65535.
+pub(super) fn port(port: u16, place: &Spanned<String>, found: &mut Found) {
+    if port == 0 {
+        found.at(place, "port 0 cannot be contacted");
+    }
+}
+
+/// A list that is given must not be empty, nor without bounds.
+pub(super) fn bounded<T>(list: &Spanned<Vec<T>>, what: &str, max: usize, found: &mut Found) {
+    if list.value.is_empty() {
+        found.at(list, format!("`{what}` is empty"));
+    } else if list.value.len() > max {
+        found.at(list, format!("`{what}` holds {}; at most {max} are supported", list.value.len()));
+    }
+}
+
+/// A reference to something that is not there.
+pub(super) fn unknown<'a>(
+    text: &Spanned<String>,
+    what: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+    found: &mut Found,
+) {
+    let hint = match nearest(&text.value, known.clone()) {
+        Some(near) => format!(", did you mean `{near}`?"),
+        None => format!("; there are: {}", known.collect::<Vec<_>>().join(", ")),
+    };
+    found.at(text, format!("unknown {what} `{}`{hint}", text.value));
+}

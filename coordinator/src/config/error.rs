@@ -1,0 +1,168 @@
+//! What is wrong with a configuration file: every fault with its line and column.
+
+use std::fmt;
+
+use serde_saphyr::{Location, Spanned};
+
+/// One fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Line, from 1; 0 when the fault is about the whole.
+    pub line: u64,
+    /// Column, from 1.
+    pub column: u64,
+    /// What is wrong, and where it helps what to do.
+    pub message: String,
+}
+
+/// The faults of one file, in the order of its lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Faults {
+    /// Path as it was given.
+    pub file: String,
+    /// At least one.
+    pub faults: Vec<Fault>,
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, Fault { line, column, message }) in self.faults.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            match line {
+                0 => write!(f, "{}: {message}", self.file)?,
+                _ => write!(f, "{}:{line}:{column}: {message}", self.file)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Faults {}
+
+/// Faults as they are found.
+#[derive(Debug, Default)]
+pub struct Found(Vec<Fault>);
+
+impl Found {
+    /// Adds one at a place of the file.
+    pub fn at<T>(&mut self, place: &Spanned<T>, message: impl Into<String>) {
+        self.place(place.referenced, message);
+    }
+
+    /// Adds one about the whole file.
+    pub fn whole(&mut self, message: impl Into<String>) {
+        self.place(Location::UNKNOWN, message);
+    }
+
+    fn place(&mut self, location: Location, message: impl Into<String>) {
+        self.0.push(Fault { line: location.line(), column: location.column(), message: message.into() });
+    }
+
+    /// Parses a text of the file, or notes why it cannot be.
+    pub fn parse<T: std::str::FromStr<Err: fmt::Display>>(&mut self, what: &str, text: &Spanned<String>) -> Option<T> {
+        match text.value.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.at(text, format!("{what}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// The faults, in the order of the lines.
+    #[must_use]
+    pub fn into_sorted(mut self) -> Vec<Fault> {
+        self.0.sort_by_key(|fault| (fault.line, fault.column));
+        self.0
+    }
+}
+
+/// A fault of the reader (syntax, a wrong type, an unknown key) as ours.
+#[must_use]
+pub fn of_reader(error: &serde_saphyr::Error, text: &str) -> Fault {
+    let (line, column) = error.location().map_or((0, 0), |location| (location.line(), location.column()));
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "their enum: all other faults are told in the reader's own words"
+    )]
+    let message = match error.without_snippet() {
+        serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
+            format!("unknown key `{field}`{}", hint(field, expected))
+        }
+        serde_saphyr::Error::SerdeUnknownVariant { variant, expected, .. } => {
+            format!("unknown value `{variant}`{}", hint(variant, expected))
+        }
+        serde_saphyr::Error::SerdeMissingField { field, .. } => format!("the key `{field}` is missing"),
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key `{key}`"),
+        other => match token(text, line, column) {
+            "" => strip_location(&other.to_string()),
+            token => format!("{} at `{token}`", strip_location(&other.to_string())),
+        },
+    };
+    Fault { line, column, message }
+}
+
+/// The word of the file that the reader stopped at.
+fn token(text: &str, line: u64, column: u64) -> &str {
+    let index = |n: u64| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
+    let line = text.lines().nth(index(line)).unwrap_or_default();
+    let start = line.char_indices().nth(index(column)).map_or(line.len(), |(at, _)| at);
+    let rest = &line[start..];
+    rest.split(|c: char| c.is_whitespace() || ",]}".contains(c)).next().unwrap_or_default()
+}
+
+fn hint(given: &str, expected: &[&str]) -> String {
+    match nearest(given, expected.iter().copied()) {
+        Some(near) => format!(", did you mean `{near}`?"),
+        None => format!("; expected one of {}", expected.join(", ")),
+    }
+}
+
+/// The reader appends its own place; ours stands in front.
+fn strip_location(message: &str) -> String {
+    let end = message.find(" at line ").or_else(|| message.find(" (line ")).unwrap_or(message.len());
+    message[..end].trim().to_owned()
+}
+
+/// The known word that is one or two slips of the keyboard away.
+#[must_use]
+pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|word| (distance(given, word), word))
+        .filter(|(distance, word)| *distance <= 2 && *distance * 2 <= word.len())
+        .min()
+        .map(|(_, word)| word)
+}
+
+/// Levenshtein distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_finds_its_word() {
+        let known = ["threshold", "canaries", "controls", "nodes"];
+        assert_eq!(nearest("thresold", known), Some("threshold"));
+        assert_eq!(nearest("cannaries", known), Some("canaries"));
+        assert_eq!(nearest("something", known), None);
+        assert_eq!(nearest("x", ["y"]), None);
+    }
+}

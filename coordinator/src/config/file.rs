@@ -1,0 +1,279 @@
+//! The configuration file as it is written: every key known, nothing yet checked against anything
+//! else. [`super::check`] turns it into a [`super::Config`].
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use parallax_decide::topology::Mode;
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::policy::Overrides;
+
+/// `parallax.yaml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Version of the format: 1.
+    pub version: Spanned<u32>,
+    /// Where to listen.
+    #[serde(default)]
+    pub listen: ListenFile,
+    /// Set of defaults for how careful to be.
+    #[serde(default)]
+    pub policy: PolicyName,
+    /// Single settings of the policy and of the schedule.
+    #[serde(default)]
+    pub policy_overrides: Option<Spanned<Overrides>>,
+    /// Places that measure.
+    pub vantages: Spanned<Vec<VantageFile>>,
+    /// Resolvers under test.
+    pub resolvers: Spanned<Vec<ResolverFile>>,
+    /// Watched names.
+    #[serde(default)]
+    pub canaries: Option<Spanned<Vec<CanaryFile>>>,
+    /// Controls.
+    pub controls: Spanned<Vec<ControlFile>>,
+    /// Machines of ours.
+    #[serde(default)]
+    pub nodes: BTreeMap<String, Spanned<NodeFile>>,
+    /// Services of ours.
+    #[serde(default)]
+    pub services: Option<Spanned<Vec<ServiceFile>>>,
+    /// Drivers the coordinator uses.
+    #[serde(default)]
+    pub drivers: BTreeMap<String, Spanned<DriverFile>>,
+}
+
+/// `listen:`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListenFile {
+    /// `127.0.0.1:8080` or `unix:/path`.
+    #[serde(default)]
+    pub web: Option<Spanned<String>>,
+    /// `127.0.0.1:8443`.
+    #[serde(default)]
+    pub grpc: Option<Spanned<SocketAddr>>,
+}
+
+/// `policy:`
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyName {
+    /// The computed defaults.
+    #[default]
+    Default,
+    /// Rounds of 5 s, for a demonstration or a laboratory.
+    Fast,
+}
+
+/// One of `vantages:`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VantageFile {
+    /// Name; also the name its certificate is issued for.
+    pub name: Spanned<String>,
+    /// Words that describe it.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Uplink it shares with others; its own name when absent.
+    #[serde(default)]
+    pub failure_domain: Option<Spanned<String>>,
+    /// Resolver that its live resolver forwards to.
+    #[serde(default)]
+    pub upstream: Option<Spanned<String>>,
+    /// How names can be pinned there.
+    #[serde(default)]
+    pub pin: Option<PinFile>,
+}
+
+/// `pin:` of a vantage
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PinFile {
+    /// Driver of the agent's own local file.
+    pub driver: Spanned<String>,
+    /// What it may do by itself.
+    #[serde(default)]
+    pub mode: Mode,
+}
+
+/// One of `resolvers:`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResolverFile {
+    /// Name.
+    pub name: Spanned<String>,
+    /// How it is spoken to.
+    pub kind: ResolverKind,
+    /// What it may be used for.
+    pub role: RoleName,
+    /// Order among the reserves.
+    #[serde(default)]
+    pub order: Option<Spanned<u8>>,
+    /// URL (doh).
+    #[serde(default)]
+    pub url: Option<Spanned<String>>,
+    /// Addresses to connect to (doh).
+    #[serde(default)]
+    pub bootstrap: Option<Vec<IpAddr>>,
+    /// Address and port (udp, dot).
+    #[serde(default)]
+    pub address: Option<Spanned<SocketAddr>>,
+    /// Name of the certificate (dot).
+    #[serde(default)]
+    pub server_name: Option<Spanned<String>>,
+}
+
+/// `kind:` of a resolver
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResolverKind {
+    /// What clients at the vantage use.
+    System,
+    /// Plain DNS over UDP, then TCP when truncated.
+    Udp,
+    /// DNS over HTTPS.
+    Doh,
+    /// DNS over TLS.
+    Dot,
+}
+
+/// `role:` of a resolver
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RoleName {
+    /// The live resolver.
+    Live,
+    /// In use as upstream.
+    Primary,
+    /// May be switched to.
+    Reserve,
+    /// Compared only.
+    ObserveOnly,
+}
+
+/// One of `canaries:`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CanaryFile {
+    /// Host name.
+    pub name: Spanned<String>,
+    /// TCP port.
+    #[serde(default = "https")]
+    pub port: u16,
+    /// Whether TLS for the name is the proof.
+    #[serde(default = "yes")]
+    pub tls: bool,
+}
+
+/// One of `controls:`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControlFile {
+    /// Name.
+    pub name: Spanned<String>,
+    /// Address.
+    pub address: Spanned<IpAddr>,
+    /// TCP port.
+    #[serde(default = "https")]
+    pub port: u16,
+    /// Name of the certificate; absent: TCP is enough.
+    #[serde(default)]
+    pub server_name: Option<Spanned<String>>,
+    /// Must stay silent.
+    #[serde(default)]
+    pub negative: bool,
+}
+
+/// One of `nodes:`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeFile {
+    /// Address.
+    pub address: Spanned<IpAddr>,
+    /// TCP port.
+    #[serde(default = "https")]
+    pub port: u16,
+    /// Name of the certificate; absent: TCP is enough.
+    #[serde(default)]
+    pub server_name: Option<Spanned<String>>,
+}
+
+/// One of `services:`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceFile {
+    /// Name.
+    pub name: Spanned<String>,
+    /// Its A record's name.
+    pub hostname: Spanned<String>,
+    /// TTL of the record, seconds.
+    pub ttl_s: Spanned<u32>,
+    /// Node that serves it when all is well.
+    pub native: Spanned<String>,
+    /// Nodes that can stand in, in order.
+    pub fallbacks: Spanned<Vec<Spanned<String>>>,
+    /// Driver that changes the record.
+    pub driver: Spanned<String>,
+    /// What may be done without a person.
+    #[serde(default)]
+    pub mode: Mode,
+}
+
+/// One of `drivers:`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriverFile {
+    /// Which vendor.
+    pub kind: DriverKind,
+    /// The most it may do by itself.
+    #[serde(default = "act")]
+    pub mode: Mode,
+    /// Primary server of the zone.
+    pub server: SocketAddr,
+    /// Zone.
+    pub zone: Spanned<String>,
+    /// Name of the TSIG key.
+    pub tsig_name: Spanned<String>,
+    /// Algorithm of the TSIG key.
+    #[serde(default)]
+    pub tsig_algorithm: TsigAlgorithmName,
+    /// File with the key's secret in base64.
+    pub tsig_secret_file: PathBuf,
+}
+
+/// `kind:` of a driver
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DriverKind {
+    /// RFC 2136 with TSIG.
+    Rfc2136,
+}
+
+/// `tsig_algorithm:` of a driver
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TsigAlgorithmName {
+    /// HMAC with SHA-256.
+    #[default]
+    HmacSha256,
+    /// HMAC with SHA-384.
+    HmacSha384,
+    /// HMAC with SHA-512.
+    HmacSha512,
+}
+
+fn https() -> u16 {
+    443
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn act() -> Mode {
+    Mode::Act
+}

@@ -1,0 +1,184 @@
+//! The coordinator's configuration: one strict YAML file, or the built-in default.
+//!
+//! - [`file`]: what may be written. [`policy`]: the two policies and single settings.
+//! - [`check`], [`resolvers`] and [`services`]: from written to meant; [`error`]: faults with line and column.
+//! - [`builtin`]: the default and the example. [`show`]: what is in force.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use parallax_decide::names::{ControlName, DomainName, DriverName, NodeName, ResolverName, VantageName};
+use parallax_decide::topology::{Mode, Topology};
+
+use error::Faults;
+
+pub mod builtin;
+pub mod check;
+pub mod error;
+pub mod file;
+pub mod policy;
+pub mod resolvers;
+pub mod services;
+pub mod show;
+#[cfg(test)]
+mod tests;
+
+/// Largest configuration file, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A configuration that passed every check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// What judging needs.
+    pub topology: Topology,
+    /// Where to listen.
+    pub listen: Listen,
+    /// Labels of each vantage, for people and selectors.
+    pub labels: BTreeMap<VantageName, BTreeMap<String, String>>,
+    /// Drivers the coordinator itself uses.
+    pub drivers: BTreeMap<DriverName, Driver>,
+    /// How each resolver is spoken to.
+    pub endpoints: BTreeMap<ResolverName, Endpoint>,
+    /// Where each control is.
+    pub controls: BTreeMap<ControlName, ControlTarget>,
+    /// TLS server names of the nodes that have one.
+    pub node_server_names: BTreeMap<NodeName, DomainName>,
+    /// When agents probe, and how long they wait.
+    pub schedule: Schedule,
+}
+
+impl Config {
+    /// Reads a file, or takes the built-in default.
+    ///
+    /// # Errors
+    /// Every fault of the file with its place.
+    pub fn load(path: Option<&Path>) -> Result<Self, Faults> {
+        let Some(path) = path else { return Self::parse(builtin::DEFAULT, "built-in default") };
+        let file = path.display().to_string();
+        let whole =
+            |message: String| Faults { file: file.clone(), faults: vec![error::Fault { line: 0, column: 0, message }] };
+        let size = std::fs::metadata(path).map_err(|error| whole(format!("cannot be read: {error}")))?.len();
+        if size > FILE_BYTES_MAX {
+            return Err(whole(format!("has {size} bytes; at most {FILE_BYTES_MAX} are read")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
+        Self::parse(&text, &file)
+    }
+
+    /// Reads a text; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Every fault with its place.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Faults> {
+        let faults = |faults| Faults { file: file.to_owned(), faults };
+        let written: file::File =
+            serde_saphyr::from_str(text).map_err(|error| faults(vec![error::of_reader(&error, text)]))?;
+        check::check(&written).map_err(faults)
+    }
+}
+
+/// Where the coordinator listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// Page and API.
+    pub web: WebListen,
+    /// Agents.
+    pub grpc: SocketAddr,
+}
+
+/// Where the page and the API are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WebListen {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A Unix socket, mode 0660.
+    Unix(PathBuf),
+}
+
+/// A driver that the coordinator uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Driver {
+    /// Dynamic update with TSIG.
+    Rfc2136(Rfc2136),
+}
+
+/// RFC 2136 with TSIG. The secret itself is read from its file at each use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rfc2136 {
+    /// Primary server of the zone.
+    pub server: SocketAddr,
+    /// Zone whose records may be changed.
+    pub zone: DomainName,
+    /// Name of the key.
+    pub tsig_name: DomainName,
+    /// Algorithm of the key.
+    pub tsig_algorithm: TsigAlgorithm,
+    /// File that holds the key's secret in base64.
+    pub tsig_secret_file: PathBuf,
+    /// The most it may do by itself, whatever a service says.
+    pub mode: Mode,
+}
+
+/// TSIG algorithms that are offered (RFC 8945, 6: the ones to implement, without the weak ones).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TsigAlgorithm {
+    /// hmac-sha256
+    HmacSha256,
+    /// hmac-sha384
+    HmacSha384,
+    /// hmac-sha512
+    HmacSha512,
+}
+
+/// How a resolver is spoken to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// What clients at the vantage use.
+    Live,
+    /// Plain DNS.
+    Udp(SocketAddr),
+    /// DNS over HTTPS.
+    Doh {
+        /// Its https URL.
+        url: String,
+        /// Addresses to connect to.
+        bootstrap: Vec<IpAddr>,
+    },
+    /// DNS over TLS.
+    Dot {
+        /// Where it listens.
+        address: SocketAddr,
+        /// Name its certificate must carry.
+        server_name: DomainName,
+    },
+}
+
+/// Where a control is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlTarget {
+    /// Its address.
+    pub address: IpAddr,
+    /// TCP port.
+    pub port: u16,
+    /// TLS server name; none: TCP is enough.
+    pub server_name: Option<DomainName>,
+}
+
+/// When agents probe, and how long they wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    /// Interval of endpoint checks; the other intervals are the policy's.
+    pub endpoint_every: Duration,
+    /// Start of each own connection attempt, after the first.
+    pub attempt_at: Vec<Duration>,
+    /// Limit of one TCP handshake.
+    pub connect_timeout: Duration,
+    /// Limit of one TLS handshake.
+    pub tls_timeout: Duration,
+    /// Limit of one question.
+    pub resolve_timeout: Duration,
+    /// Pause before each confirming probe after a first failure.
+    pub burst_gaps: Vec<Duration>,
+}

@@ -1,0 +1,285 @@
+//! Connected vantages: who is there, tasks to them, reports from them, and news for the live page.
+//!
+//! A coordinator can task only the vantages connected to itself; the caller learns `NotConnected`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use parallax_decide::names::VantageName;
+use parallax_decide::time::Timestamp;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::clock::Clock;
+
+mod message;
+
+pub use message::{ChangeOutcome, ChangeReport, ChangeTask, LocalChange, Task, TaskId, Work};
+
+/// News that a slow reader of the live page may be behind by before it must reload.
+const NEWS_MAX: usize = 256;
+
+/// Tasks and assignments that may wait for one vantage. More means that it does not read: it then
+/// counts as not connected.
+pub const OUTBOUND_MAX: usize = 64;
+
+/// The vantage has no live stream to this coordinator, or does not read from it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("vantage {0} is not connected to this coordinator")]
+pub struct NotConnected(pub VantageName);
+
+/// Why no report of a change came.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeFailed {
+    /// Nothing was sent.
+    #[error("vantage {0} is not connected to this coordinator")]
+    NotConnected(VantageName),
+    /// No report within the time-out, or the stream ended before it: perhaps applied.
+    #[error("no report from {0} in time; perhaps applied")]
+    Timeout(VantageName),
+}
+
+/// What has changed, for the live page: read it again from the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// A vantage came or went.
+    Vantages,
+    /// Observations were committed.
+    Observations,
+    /// Verdicts changed.
+    Verdicts,
+    /// An incident opened, changed or closed.
+    Incidents,
+    /// A plan moved.
+    Plans,
+}
+
+/// What goes down one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outbound {
+    /// Evidence wanted.
+    Task(TaskId, Task),
+    /// A change wanted, with its time-out.
+    Change(TaskId, ChangeTask, Duration),
+    /// The configuration was changed: send the assignment again.
+    Assignment,
+}
+
+/// A connected vantage, as the page shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connected {
+    /// Which one.
+    pub vantage: VantageName,
+    /// Version its agent runs.
+    pub agent_version: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// When its last message came.
+    pub last_seen: Timestamp,
+}
+
+#[derive(Debug)]
+struct Live {
+    session: u64,
+    outbound: mpsc::Sender<Outbound>,
+    closed: CancellationToken,
+    shown: Connected,
+}
+
+/// Where streams and tasks meet.
+#[derive(Debug)]
+pub struct Hub {
+    clock: Clock,
+    live: Mutex<BTreeMap<VantageName, Live>>,
+    waiting: Mutex<BTreeMap<TaskId, (VantageName, oneshot::Sender<ChangeReport>)>>,
+    next_task: AtomicU64,
+    next_session: AtomicU64,
+    news: broadcast::Sender<News>,
+}
+
+/// One stream's place in the hub; leaving it is done by dropping it.
+#[derive(Debug)]
+pub struct Place<'a> {
+    hub: &'a Hub,
+    vantage: VantageName,
+    session: u64,
+    /// Ends when a newer stream of the vantage replaced this one, or it was cut off.
+    pub closed: CancellationToken,
+}
+
+impl Hub {
+    /// An empty hub. Task numbers start from the clock, so that they differ across restarts:
+    /// milliseconds since 1970 in the upper bits, a million numbers for each of them.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        let first = u64::try_from(clock.now().0).unwrap_or(0) << 20;
+        Self {
+            clock,
+            live: Mutex::default(),
+            waiting: Mutex::default(),
+            next_task: AtomicU64::new(first),
+            next_session: AtomicU64::new(1),
+            news: broadcast::channel(NEWS_MAX).0,
+        }
+    }
+
+    /// Asks a vantage for evidence.
+    ///
+    /// # Errors
+    /// When it is not connected here.
+    pub fn send_task(&self, vantage: &VantageName, task: Task) -> Result<TaskId, NotConnected> {
+        let id = self.new_task();
+        self.send(vantage, Outbound::Task(id, task))?;
+        Ok(id)
+    }
+
+    /// Has a vantage change its local resolver, and waits for the report.
+    ///
+    /// # Errors
+    /// When it is not connected here, or did not report in time: then it is perhaps applied.
+    pub async fn change(
+        &self,
+        vantage: &VantageName,
+        change: ChangeTask,
+        timeout: Duration,
+    ) -> Result<ChangeReport, ChangeFailed> {
+        let id = self.new_task();
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.waiting).insert(id, (vantage.clone(), sender));
+        let forget = Forget { hub: self, id };
+        self.send(vantage, Outbound::Change(id, change, timeout))
+            .map_err(|NotConnected(vantage)| ChangeFailed::NotConnected(vantage))?;
+        let report = tokio::time::timeout(timeout, receiver).await;
+        drop(forget);
+        match report {
+            Ok(Ok(report)) => Ok(report),
+            Ok(Err(_)) | Err(_) => Err(ChangeFailed::Timeout(vantage.clone())),
+        }
+    }
+
+    /// The vantages connected here.
+    #[must_use]
+    pub fn connected(&self) -> Vec<Connected> {
+        lock(&self.live).values().map(|live| live.shown.clone()).collect()
+    }
+
+    /// When the last message of a connected vantage came.
+    #[must_use]
+    pub fn last_seen(&self, vantage: &VantageName) -> Option<Timestamp> {
+        lock(&self.live).get(vantage).map(|live| live.shown.last_seen)
+    }
+
+    /// News from now on. A reader that lags must reload everything.
+    #[must_use]
+    pub fn news(&self) -> broadcast::Receiver<News> {
+        self.news.subscribe()
+    }
+
+    /// Tells the readers that something changed.
+    pub fn announce(&self, news: News) {
+        // No reader is no fault.
+        let _ = self.news.send(news);
+    }
+
+    /// Ends a vantage's stream, as after a revocation. Returns whether there was one.
+    pub fn cut(&self, vantage: &VantageName) -> bool {
+        let found = lock(&self.live).get(vantage).map(|live| live.closed.cancel());
+        found.is_some()
+    }
+
+    /// Sends everyone the assignment again, after the configuration changed.
+    pub fn reassign(&self) {
+        for connected in self.connected() {
+            if let Err(error) = self.send(&connected.vantage, Outbound::Assignment) {
+                tracing::warn!(vantage = %connected.vantage, %error, "assignment not sent; it follows at the next connect");
+            }
+        }
+    }
+
+    /// Enters a stream. An older one of the same vantage is closed: the agent has come back while
+    /// its old connection lay dead.
+    pub(crate) fn enter(
+        &self,
+        vantage: &VantageName,
+        agent_version: &str,
+        boot: Uuid,
+        outbound: mpsc::Sender<Outbound>,
+    ) -> Place<'_> {
+        let session = self.next_session.fetch_add(1, Ordering::Relaxed);
+        let closed = CancellationToken::new();
+        let now = self.clock.now();
+        let shown =
+            Connected { vantage: vantage.clone(), agent_version: agent_version.to_owned(), since: now, last_seen: now };
+        let live = Live { session, outbound, closed: closed.clone(), shown };
+        if let Some(older) = lock(&self.live).insert(vantage.clone(), live) {
+            tracing::warn!(%vantage, %boot, "a second stream replaces the first");
+            older.closed.cancel();
+        }
+        self.announce(News::Vantages);
+        Place { hub: self, vantage: vantage.clone(), session, closed }
+    }
+
+    /// Hands a report to the one who waits for it. Returns whether someone did: a report for a
+    /// task of another vantage, or one that came too late, finds nobody.
+    pub(crate) fn report(&self, vantage: &VantageName, id: TaskId, report: ChangeReport) -> bool {
+        let mut waiting = lock(&self.waiting);
+        if waiting.get(&id).is_none_or(|(owner, _)| owner != vantage) {
+            return false;
+        }
+        waiting.remove(&id).is_some_and(|(_, sender)| sender.send(report).is_ok())
+    }
+
+    fn new_task(&self) -> TaskId {
+        TaskId(self.next_task.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn send(&self, vantage: &VantageName, message: Outbound) -> Result<(), NotConnected> {
+        match lock(&self.live).get(vantage) {
+            Some(live) => live.outbound.try_send(message).map_err(|_| NotConnected(vantage.clone())),
+            None => Err(NotConnected(vantage.clone())),
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Notes that a message came.
+    pub(crate) fn seen(&self) {
+        let now = self.hub.clock.now();
+        if let Some(live) = lock(&self.hub.live).get_mut(&self.vantage)
+            && live.session == self.session
+        {
+            live.shown.last_seen = now;
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut live = lock(&self.hub.live);
+        if live.get(&self.vantage).is_some_and(|live| live.session == self.session) {
+            live.remove(&self.vantage);
+        }
+        drop(live);
+        self.hub.announce(News::Vantages);
+    }
+}
+
+/// Forgets a waiting change also when its future is dropped.
+struct Forget<'a> {
+    hub: &'a Hub,
+    id: TaskId,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        lock(&self.hub.waiting).remove(&self.id);
+    }
+}
+
+/// The maps stay consistent even if a holder panicked: each change of them is one call.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,156 @@
+//! Stores the waiting batches of many agents in one transaction, and answers only then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::hub::News;
+use crate::state::App;
+use crate::store::commit::{self, Committed, Delivery, Item};
+use crate::store::refusal::Refused;
+use crate::store::{StoreError, partition};
+
+/// Batches in one transaction. With 500 observations each they stay below a second's work.
+const GROUP_MAX: usize = 32;
+
+/// Batches that wait for the next transaction; more wait in their streams.
+const WAITING_MAX: usize = 64;
+
+/// Pauses between attempts while the database is away.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+/// The longest of them.
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+struct Submission {
+    delivery: Delivery,
+    stored: oneshot::Sender<()>,
+}
+
+/// Takes deliveries.
+#[derive(Debug, Clone)]
+pub struct Committer(mpsc::Sender<Submission>);
+
+/// The coordinator is ending; the delivery was perhaps stored. The agent sends it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending;
+
+impl Committer {
+    /// Returns when the delivery is durable. While the database is away it waits.
+    ///
+    /// # Errors
+    /// When the coordinator ends before.
+    pub async fn store(self, delivery: Delivery) -> Result<(), Ending> {
+        let (stored, done) = oneshot::channel();
+        self.0.send(Submission { delivery, stored }).await.map_err(|_| Ending)?;
+        done.await.map_err(|_| Ending)
+    }
+}
+
+/// Starts the one task that commits. It ends when every [`Committer`] is gone; after `shutdown` it
+/// no longer waits for a database that is away.
+pub fn start(app: Arc<App>, shutdown: CancellationToken) -> (Committer, JoinHandle<()>) {
+    let (sender, mut waiting) = mpsc::channel::<Submission>(WAITING_MAX);
+    let task = tokio::spawn(async move {
+        let mut group = Vec::with_capacity(GROUP_MAX);
+        while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
+            let (deliveries, answers): (Vec<_>, Vec<_>) =
+                group.drain(..).map(|one: Submission| (one.delivery, one.stored)).unzip();
+            match store(&app, &deliveries, &shutdown).await {
+                Ok(committed) => {
+                    if committed.missing > 0 {
+                        tracing::warn!(missing = committed.missing, "observations never arrived; the gap is recorded");
+                    }
+                    // A stream that has ended meanwhile takes no answer; the agent asks again.
+                    for answer in answers {
+                        let _ = answer.send(());
+                    }
+                    app.hub.announce(News::Observations);
+                }
+                Err(error) => tracing::error!(%error, "ending with batches that are not stored; agents keep them"),
+            }
+        }
+    });
+    (Committer(sender), task)
+}
+
+/// Stores deliveries, however long the database takes to come back.
+async fn store(app: &App, deliveries: &[Delivery], shutdown: &CancellationToken) -> Result<Committed, StoreError> {
+    let mut pause = RETRY_FIRST;
+    loop {
+        let error = match attempt(app, deliveries).await {
+            Ok(committed) => return Ok(committed),
+            Err(error) => error,
+        };
+        if is_missing_partition(&error) {
+            make_partitions(app).await;
+        } else if error.is_about_the_data() {
+            tracing::error!(%error, "the database refuses a batch that passed every check; storing row by row");
+            return one_by_one(app, deliveries).await;
+        }
+        if shutdown.is_cancelled() {
+            return Err(error);
+        }
+        tracing::warn!(%error, retry_in_ms = pause.as_millis(), "cannot store observations; agents wait");
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = shutdown.cancelled() => {}
+        }
+        pause = (pause * 2).min(RETRY_MAX);
+    }
+}
+
+async fn attempt(app: &App, deliveries: &[Delivery]) -> Result<Committed, StoreError> {
+    let mut connection = app.pool.acquire().await?;
+    let result = commit::commit(&mut connection, deliveries).await;
+    if let Err(error) = &result
+        && !error.is_about_the_data()
+    {
+        // The server may have become read-only, or be another one by now: never reuse the connection.
+        connection.close_on_drop();
+    }
+    result
+}
+
+/// Stores each row alone, and counts as refused what the database does not take.
+async fn one_by_one(app: &App, deliveries: &[Delivery]) -> Result<Committed, StoreError> {
+    let mut sum = Committed::default();
+    for delivery in deliveries {
+        for item in &delivery.items {
+            let mut alone = Delivery { items: vec![item.clone()], stray: Vec::new(), ..delivery.clone() };
+            let committed = match attempt(app, std::slice::from_ref(&alone)).await {
+                Err(error) if error.is_about_the_data() => {
+                    let refused =
+                        Refused { vantage: delivery.vantage, reason: "not_storable", detail: error.to_string() };
+                    alone.items = vec![Item { sequence: item.sequence, content: Err(refused) }];
+                    attempt(app, std::slice::from_ref(&alone)).await?
+                }
+                other => other?,
+            };
+            sum.stored += committed.stored;
+            sum.known += committed.known;
+            sum.missing += committed.missing;
+        }
+    }
+    Ok(sum)
+}
+
+/// A check violation that names no constraint: no partition takes the row.
+fn is_missing_partition(error: &StoreError) -> bool {
+    match error {
+        StoreError::Database(sqlx::Error::Database(error)) => {
+            error.code().as_deref() == Some("23514") && error.constraint().is_none()
+        }
+        StoreError::Database(_) | StoreError::Content { .. } | StoreError::StaleEpoch { .. } => false,
+    }
+}
+
+async fn make_partitions(app: &App) {
+    let made = async { partition::ensure(&mut *app.pool.acquire().await?).await };
+    match made.await {
+        Ok(made) => tracing::warn!(made, "a day's partition was missing"),
+        Err(error) => tracing::error!(%error, "cannot make the day's partition"),
+    }
+}

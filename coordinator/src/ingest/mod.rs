@@ -1,0 +1,79 @@
+//! Takes the agents' streams. The types of the wire stop here.
+//!
+//! - [`accept`]: TCP, mutual TLS, the identity in the client's certificate. [`tls`]: its settings.
+//! - [`session`]: one stream: greeting, assignment, batches, reports, tasks.
+//! - [`validate`]: a batch as rows, or what is wrong with it.
+//! - [`committer`]: one transaction for the waiting batches of many agents; only then an answer.
+//! - [`assignment`], [`convert`]: what goes down the stream.
+//!
+//! A slow database slows the agents: each stream has one batch under way and is not read
+//! meanwhile, and what is not acknowledged stays in the agent's spool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parallax_proto::MESSAGE_BYTES_MAX;
+use parallax_proto::v1::probe_server::ProbeServer;
+use rustls::ServerConfig;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::state::App;
+
+pub mod accept;
+pub mod assignment;
+pub mod committer;
+pub mod convert;
+pub mod session;
+#[cfg(test)]
+mod tests;
+pub mod tls;
+pub mod validate;
+
+/// A dead path is noticed within twice this.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// Connections that passed TLS and wait for the server's task.
+const CONNECTIONS_WAITING_MAX: usize = 64;
+
+/// Streams of one connection: an agent needs one, and a second while the first dies.
+const STREAMS_MAX: u32 = 4;
+
+/// Serves agents until `shutdown`, then ends the streams and stores what is under way.
+///
+/// # Errors
+/// When the HTTP/2 server itself fails.
+pub async fn serve(
+    app: Arc<App>,
+    listener: TcpListener,
+    tls: Arc<ArcSwap<ServerConfig>>,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let streams = TaskTracker::new();
+    // The committer outlives the streams: what they handed over is still stored.
+    let (committer, storing) = committer::start(Arc::clone(&app), shutdown.clone());
+    let service = session::Service { app, committer, streams: streams.clone(), shutdown: shutdown.clone() };
+    let (sender, incoming) = mpsc::channel(CONNECTIONS_WAITING_MAX);
+    let accepting = tokio::spawn(accept::run(listener, tls, sender, shutdown.clone()));
+    let served = tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .max_concurrent_streams(STREAMS_MAX)
+        .add_service(
+            ProbeServer::new(service)
+                .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+        )
+        .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown.clone().cancelled_owned())
+        .await;
+    shutdown.cancel();
+    streams.close();
+    streams.wait().await;
+    let _ = accepting.await;
+    let _ = storing.await;
+    Ok(served?)
+}

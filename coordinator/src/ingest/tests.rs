@@ -1,0 +1,432 @@
+//! Streams over real mutual TLS into a real Postgres, with a client made by hand.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hyper_util::rt::TokioIo;
+use parallax_decide::names::VantageName;
+use parallax_decide::observation::{Purpose, Target};
+use parallax_proto::v1::agent_message::Message as FromAgent;
+use parallax_proto::v1::coordinator_message::Message as ToAgent;
+use parallax_proto::v1::{self, probe_client::ProbeClient};
+use rustls::ClientConfig;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, Streaming};
+
+use super::{serve, tls};
+use crate::ca::{Authority, SERVER_NAME};
+use crate::clock;
+use crate::hub::{ChangeFailed, ChangeOutcome, ChangeTask, LocalChange, NotConnected, Task, Work};
+use crate::state::App;
+use crate::testing;
+
+const BOOT: &str = "000000000000000000000000000b0071";
+const OLDER_BOOT: &str = "000000000000000000000000000b0070";
+
+/// A coordinator that listens, and the folder of its authority.
+struct World {
+    app: Arc<App>,
+    address: std::net::SocketAddr,
+    state: tempfile::TempDir,
+    shutdown: CancellationToken,
+    serving: JoinHandle<anyhow::Result<()>>,
+}
+
+async fn world() -> World {
+    let app = testing::app().await;
+    let state = tempfile::tempdir().unwrap();
+    let authority = Authority::open(state.path(), clock::wall()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let identity = authority.server_identity(address.ip(), clock::wall()).unwrap();
+    let config = Arc::new(ArcSwap::new(tls::server_config(&authority, identity).unwrap()));
+    let shutdown = CancellationToken::new();
+    let serving = tokio::spawn(serve(Arc::clone(&app), listener, config, shutdown.clone()));
+    World { app, address, state, shutdown, serving }
+}
+
+/// An agent's end of one stream.
+struct Agent {
+    up: mpsc::Sender<v1::AgentMessage>,
+    down: Streaming<v1::CoordinatorMessage>,
+}
+
+impl World {
+    fn identity(&self, name: &str) -> std::path::PathBuf {
+        let folder = self.state.path().join("identities").join(name);
+        if !folder.exists() {
+            let authority = Authority::open(self.state.path(), clock::wall()).unwrap();
+            authority.issue(&name.parse().unwrap(), &folder, clock::wall()).unwrap();
+        }
+        folder
+    }
+
+    async fn open(&self, identity: Option<&Path>, trust: &Path) -> Result<Agent, Status> {
+        let config = client_config(identity, trust);
+        let address = self.address;
+        let connector = tower::service_fn(move |_: http::Uri| {
+            let config = Arc::clone(&config);
+            async move {
+                let tcp = TcpStream::connect(address).await?;
+                let name = ServerName::try_from(SERVER_NAME).map_err(std::io::Error::other)?;
+                tokio_rustls::TlsConnector::from(config).connect(name, tcp).await.map(TokioIo::new)
+            }
+        });
+        let endpoint = tonic::transport::Endpoint::from_static("http://parallax-coordinator");
+        let channel = endpoint
+            .connect_with_connector(connector)
+            .await
+            .map_err(|error| Status::unavailable(format!("{error:?}")))?;
+        let (up, messages) = mpsc::channel(64);
+        let response = ProbeClient::new(channel).session(ReceiverStream::new(messages)).await?;
+        Ok(Agent { up, down: response.into_inner() })
+    }
+
+    /// Connects, greets, and takes the assignment.
+    async fn agent(&self, name: &str) -> Result<(Agent, v1::Assignment), Status> {
+        let identity = self.identity(name);
+        let mut agent = self.open(Some(&identity), &identity).await?;
+        agent.hello(1, BOOT).await;
+        let message = agent.next().await?;
+        let ToAgent::Assignment(assignment) = message else { panic!("expected an assignment, not {message:?}") };
+        Ok((agent, assignment))
+    }
+
+    async fn stored(&self) -> i64 {
+        sqlx::query_scalar("select count(*) from observation").fetch_one(&self.app.pool).await.unwrap()
+    }
+}
+
+impl Agent {
+    async fn send(&self, message: FromAgent) {
+        self.up.send(v1::AgentMessage { message: Some(message) }).await.unwrap();
+    }
+
+    async fn hello(&self, protocol: u32, boot: &str) {
+        let boot_id = boot.to_owned();
+        self.send(FromAgent::Hello(v1::Hello {
+            protocol,
+            agent_version: "0.1.0".to_owned(),
+            boot_id,
+            assignment_version: 0,
+        }))
+        .await;
+    }
+
+    async fn batch(&self, boot: &str, observations: Vec<v1::Observation>) {
+        self.send(FromAgent::Batch(v1::Batch { boot_id: boot.to_owned(), observations })).await;
+    }
+
+    async fn next(&mut self) -> Result<ToAgent, Status> {
+        let message = tokio::time::timeout(Duration::from_secs(30), self.down.message()).await.expect("no message");
+        message?.and_then(|message| message.message).ok_or_else(|| Status::cancelled("the stream ended"))
+    }
+
+    async fn acked(&mut self) -> u64 {
+        let message = self.next().await.unwrap();
+        let ToAgent::Ack(ack) = message else { panic!("expected an ack, not {message:?}") };
+        ack.sequence
+    }
+
+    async fn refused(&mut self) -> (u64, String) {
+        let message = self.next().await.unwrap();
+        let ToAgent::Refusal(refusal) = message else { panic!("expected a refusal, not {message:?}") };
+        (refusal.sequence, refusal.reason)
+    }
+}
+
+fn client_config(identity: Option<&Path>, trust: &Path) -> Arc<ClientConfig> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(trust.join("ca.pem")).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        Some(folder) => builder
+            .with_client_auth_cert(
+                vec![CertificateDer::from_pem_file(folder.join("certificate.pem")).unwrap()],
+                PrivateKeyDer::from_pem_file(folder.join("key.pem")).unwrap(),
+            )
+            .unwrap(),
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config)
+}
+
+fn control(sequence: u64) -> v1::Observation {
+    v1::Observation {
+        sequence,
+        age_ms: 10,
+        purpose: v1::Purpose::Scheduled.into(),
+        task_id: 0,
+        duration_us: 1000,
+        fact: Some(v1::observation::Fact::ControlCheck(v1::ControlCheck {
+            control: "control-cf".to_owned(),
+            outcome: v1::ConnectionOutcome::TlsOk.into(),
+        })),
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_acknowledged_when_it_is_stored_and_a_redelivery_again() {
+    let world = world().await;
+    let (mut agent, assignment) = world.agent("de-fra").await.unwrap();
+    assert_eq!(assignment.vantage, "de-fra");
+    assert!(assignment.version > 0 && assignment.canaries.len() == 4);
+    for _ in 0..2 {
+        agent.batch(BOOT, vec![control(1), control(2)]).await;
+        assert_eq!(agent.acked().await, 2);
+        assert_eq!(world.stored().await, 2);
+    }
+    assert_eq!(world.app.hub.connected().len(), 1);
+    // The same content, the same version, also on another stream.
+    let (_other, again) = world.agent("de-fra").await.unwrap();
+    assert_eq!(again.version, assignment.version);
+}
+
+#[tokio::test]
+async fn bad_observations_are_refused_with_a_reason_and_the_rest_is_stored() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    let mut unassigned = control(2);
+    unassigned.fact = Some(v1::observation::Fact::ControlCheck(v1::ControlCheck {
+        control: "someone\0else".to_owned(),
+        outcome: v1::ConnectionOutcome::TlsOk.into(),
+    }));
+    let mut unknown = control(3);
+    unknown.purpose = 77;
+    let mut empty = control(4);
+    empty.fact = None;
+    agent.batch(BOOT, vec![control(1), unassigned, unknown, empty, control(5), control(5)]).await;
+    for (sequence, part) in
+        [(2, "bad_name"), (3, "unknown_word: purpose 77"), (4, "no_fact"), (5, "sequence_not_rising")]
+    {
+        let (number, reason) = agent.refused().await;
+        assert_eq!(number, sequence);
+        assert!(reason.contains(part), "{reason}");
+    }
+    assert_eq!(agent.acked().await, 5);
+    assert_eq!(world.stored().await, 2);
+    let counted: i64 =
+        sqlx::query_scalar("select sum(count)::bigint from ingest_refusal").fetch_one(&world.app.pool).await.unwrap();
+    assert_eq!(counted, 4);
+}
+
+#[tokio::test]
+async fn whole_messages_that_cannot_be_taken_do_not_end_the_stream() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    agent.batch("not hex", vec![control(1)]).await;
+    assert!(agent.refused().await.1.contains("bad_boot_id"));
+    agent.batch(BOOT, vec![]).await;
+    assert!(agent.refused().await.1.contains("bad_batch"));
+    agent.batch(BOOT, (1..=501).map(control).collect()).await;
+    assert!(agent.refused().await.1.contains("501 observations"));
+    agent.hello(1, BOOT).await;
+    assert!(agent.refused().await.1.contains("second_hello"));
+    agent.up.send(v1::AgentMessage { message: None }).await.unwrap();
+    assert!(agent.refused().await.1.contains("no_message"));
+    agent.batch(BOOT, vec![control(1)]).await;
+    assert_eq!(agent.acked().await, 1);
+}
+
+#[tokio::test]
+async fn an_earlier_start_and_an_old_age_are_history() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    agent.batch(OLDER_BOOT, vec![control(1)]).await;
+    assert_eq!(agent.acked().await, 1);
+    let mut old = control(1);
+    old.age_ms = u64::MAX;
+    agent.batch(BOOT, vec![old, control(2)]).await;
+    assert_eq!(agent.acked().await, 2);
+    let late: Vec<bool> =
+        sqlx::query_scalar("select late from observation order by id").fetch_all(&world.app.pool).await.unwrap();
+    assert_eq!(late, [true, true, false]);
+}
+
+#[tokio::test]
+async fn a_message_above_the_limit_ends_the_stream_and_nothing_else() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    agent.batch(&"x".repeat(2 << 20), vec![control(1)]).await;
+    assert!(agent.next().await.is_err());
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    agent.batch(BOOT, vec![control(1)]).await;
+    assert_eq!(agent.acked().await, 1);
+}
+
+#[tokio::test]
+async fn strangers_get_no_stream() {
+    let world = world().await;
+    let known = world.identity("de-fra");
+    // No certificate at all.
+    assert!(first_words(&world, None, &known).await.is_err());
+    // A certificate of another authority, which has the very name.
+    let other = tempfile::tempdir().unwrap();
+    let authority = Authority::open(other.path(), clock::wall()).unwrap();
+    let forged = other.path().join("forged");
+    authority.issue(&"de-fra".parse().unwrap(), &forged, clock::wall()).unwrap();
+    assert!(first_words(&world, Some(&forged), &known).await.is_err());
+    // A certificate of ours that has expired.
+    let expired = world.state.path().join("expired");
+    let ours = Authority::open(world.state.path(), clock::wall()).unwrap();
+    ours.issue(&"de-fra".parse().unwrap(), &expired, clock::wall() - time::Duration::days(60)).unwrap();
+    assert!(first_words(&world, Some(&expired), &known).await.is_err());
+    assert!(world.app.hub.connected().is_empty());
+    // And an agent that trusts another authority does not talk to us.
+    assert!(first_words(&world, Some(&known), &forged).await.is_err());
+    assert!(first_words(&world, Some(&known), &known).await.is_ok());
+}
+
+async fn first_words(world: &World, identity: Option<&Path>, trust: &Path) -> Result<ToAgent, Status> {
+    let mut agent = world.open(identity, trust).await?;
+    agent.hello(1, BOOT).await;
+    agent.next().await
+}
+
+#[tokio::test]
+async fn a_vantage_outside_the_configuration_hears_why() {
+    let world = world().await;
+    let Err(status) = world.agent("nowhere").await else { panic!("admitted") };
+    assert_eq!(status.code(), tonic::Code::PermissionDenied);
+    assert!(status.message().contains("nowhere is not in the coordinator's configuration"), "{status}");
+}
+
+#[tokio::test]
+async fn a_revoked_vantage_is_cut_off_and_does_not_come_back() {
+    let world = world().await;
+    let listening = tokio::spawn(crate::revocation::run(Arc::clone(&world.app), world.shutdown.clone()));
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    let name: VantageName = "de-fra".parse().unwrap();
+    crate::store::vantage::revoke(&mut world.app.pool.acquire().await.unwrap(), &name).await.unwrap();
+    let status = agent.next().await.unwrap_err();
+    assert!(status.message().contains("revoked"), "{status}");
+    let Err(status) = world.agent("de-fra").await else { panic!("admitted") };
+    assert_eq!(status.code(), tonic::Code::PermissionDenied);
+    world.shutdown.cancel();
+    listening.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_greeting_that_is_wrong_is_answered_with_the_reason() {
+    let world = world().await;
+    let identity = world.identity("de-fra");
+    for (protocol, boot, part) in [(2, BOOT, "protocol 2"), (1, "short", "boot_id"), (1, &"0".repeat(32), "boot_id")] {
+        let mut agent = world.open(Some(&identity), &identity).await.unwrap();
+        agent.hello(protocol, boot).await;
+        let status = agent.next().await.unwrap_err();
+        assert!(status.message().contains(part), "{status}");
+    }
+    let mut agent = world.open(Some(&identity), &identity).await.unwrap();
+    agent.batch(BOOT, vec![control(1)]).await;
+    assert!(agent.next().await.unwrap_err().message().contains("must be Hello"));
+}
+
+#[tokio::test]
+async fn a_second_stream_of_a_vantage_replaces_the_first() {
+    let world = world().await;
+    let (mut first, _) = world.agent("de-fra").await.unwrap();
+    let (mut second, _) = world.agent("de-fra").await.unwrap();
+    assert!(first.next().await.unwrap_err().message().contains("newer stream"));
+    second.batch(BOOT, vec![control(1)]).await;
+    assert_eq!(second.acked().await, 1);
+    assert_eq!(world.app.hub.connected().len(), 1);
+}
+
+#[tokio::test]
+async fn tasks_go_down_and_reports_come_back_to_the_one_who_waits() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("branch-kazan").await.unwrap();
+    let kazan: VantageName = "branch-kazan".parse().unwrap();
+    let task = Task {
+        purpose: Purpose::CrossCheck,
+        deadline: Duration::from_secs(5),
+        work: Work::Connect {
+            target: Target::Name("example.com".parse().unwrap()),
+            address: "8.6.112.0".parse().unwrap(),
+            repeat: 3,
+            gap: Duration::from_millis(250),
+        },
+    };
+    let id = world.app.hub.send_task(&kazan, task.clone()).unwrap();
+    let ToAgent::Task(sent) = agent.next().await.unwrap() else { panic!("no task") };
+    assert_eq!((sent.task_id, sent.deadline_ms), (id.0, 5000));
+    let absent: VantageName = "de-fra".parse().unwrap();
+    assert_eq!(world.app.hub.send_task(&absent, task), Err(NotConnected(absent)));
+
+    let change =
+        ChangeTask { plan_id: 7, epoch: 3, change: LocalChange::Read { name: "example.com".parse().unwrap() } };
+    let asking = {
+        let (app, kazan) = (Arc::clone(&world.app), kazan.clone());
+        let change = change.clone();
+        tokio::spawn(async move { app.hub.change(&kazan, change, Duration::from_secs(30)).await })
+    };
+    let ToAgent::Task(sent) = agent.next().await.unwrap() else { panic!("no task") };
+    agent
+        .send(FromAgent::ChangeReport(v1::ChangeReport {
+            task_id: sent.task_id,
+            plan_id: 7,
+            outcome: v1::ChangeOutcome::Read.into(),
+            found: vec![vec![104, 26, 4, 10]],
+            detail: "read".to_owned(),
+        }))
+        .await;
+    let report = asking.await.unwrap().unwrap();
+    assert_eq!(report.outcome, ChangeOutcome::Read);
+    assert_eq!(report.found, ["104.26.4.10".parse::<std::net::IpAddr>().unwrap()]);
+    let silent = world.app.hub.change(&kazan, change, Duration::from_millis(20)).await;
+    assert_eq!(silent, Err(ChangeFailed::Timeout(kazan)));
+}
+
+#[tokio::test]
+async fn what_was_handed_over_before_the_end_is_stored() {
+    let mut world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    agent.batch(BOOT, vec![control(1)]).await;
+    assert_eq!(agent.acked().await, 1);
+    world.shutdown.cancel();
+    assert!(agent.next().await.is_err());
+    (&mut world.serving).await.unwrap().unwrap();
+    assert_eq!(world.stored().await, 1);
+}
+
+#[tokio::test]
+async fn a_missing_partition_is_made_and_the_batch_stored() {
+    let world = world().await;
+    let days = crate::store::partition::existing(&mut world.app.pool.acquire().await.unwrap()).await.unwrap();
+    for day in days {
+        sqlx::query(sqlx::AssertSqlSafe(format!("drop table {day}"))).execute(&world.app.pool).await.unwrap();
+    }
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    agent.batch(BOOT, vec![control(1)]).await;
+    assert_eq!(agent.acked().await, 1);
+    assert_eq!(world.stored().await, 1);
+}
+
+#[tokio::test]
+async fn a_row_the_database_does_not_take_costs_itself_only() {
+    let world = world().await;
+    // Stands for any rule of the database that validation does not know.
+    sqlx::query("alter table observation add constraint odd check (sequence <> 2)")
+        .execute(&world.app.pool)
+        .await
+        .unwrap();
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    agent.batch(BOOT, vec![control(1), control(2), control(3)]).await;
+    assert_eq!(agent.acked().await, 3);
+    assert_eq!(world.stored().await, 2);
+    let reason: String =
+        sqlx::query_scalar("select reason from ingest_refusal").fetch_one(&world.app.pool).await.unwrap();
+    assert_eq!(reason, "not_storable");
+}

@@ -1,0 +1,21 @@
+//! The read model: what the page, the API and the operator's tool show, each thing once. Built from
+//! rows by plain functions; rendered as HTML by [`crate::web`], as text by [`text`], as JSON by serde.
+//!
+//! - [`matrix`]: every vantage against every name, now. [`summary`]: an incident in one line.
+//! - [`story`]: one incident, from conclusion to command line. [`timeline`], [`check`]: parts of it.
+//! - [`failover`]: what each service serves now, and the last changes.
+//! - [`moment`]: times and spans as people read them.
+
+pub mod check;
+pub mod failover;
+pub mod matrix;
+pub mod moment;
+pub mod story;
+pub mod summary;
+pub mod text;
+pub mod timeline;
+#[cfg(test)]
+pub(crate) mod told;
+
+/// Version of the JSON: fields are added, never renamed.
+pub const SCHEMA: u32 = 1;

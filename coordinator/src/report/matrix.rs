@@ -1,0 +1,444 @@
+//! Every vantage against every name, now: states from verdicts, numbers from the newest facts.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use parallax_decide::change::Change;
+use parallax_decide::time::Timestamp;
+use parallax_decide::verdict::{AnswerVerdict, VantageVerdict};
+use serde::Serialize;
+use sqlx::PgConnection;
+
+use super::SCHEMA;
+use super::failover::{Served, served};
+use super::moment::{At, measured};
+use super::summary::{self, Summary};
+use crate::store::configured::{self, Configured};
+use crate::store::freeze;
+use crate::store::read::incident::{self as rows, PlanRow};
+use crate::store::read::now::{self, AnswerFact, CellNow, ReachFact, VantageNow};
+use crate::store::{StoreError, database_now};
+use crate::words::verdict::{answer_sentence, answer_state, answer_word, vantage_sentence, vantage_word};
+use crate::words::{State, outcome};
+
+/// Incidents below the matrix.
+const RECENT_MAX: i64 = 20;
+
+/// How far back they go.
+const RECENT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A session is heard from every few seconds; the database notes it to within two.
+const SEEN_SLACK: Duration = Duration::from_secs(5);
+
+/// The picture.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Matrix {
+    /// Version of this JSON.
+    pub schema: u32,
+    /// Moment it shows, database clock.
+    pub at: At,
+    /// When the last judging ends that anybody promised; past: nobody judges.
+    pub judging_until: Option<At>,
+    /// The operator's stop of every write.
+    pub frozen: Option<Frozen>,
+    /// Watched names: the columns.
+    pub canaries: Vec<String>,
+    /// Services: further columns.
+    pub services: Vec<ServiceHead>,
+    /// Vantages: the rows.
+    pub vantages: Vec<Line>,
+    /// Open incidents, newest first.
+    pub open: Vec<Summary>,
+    /// Incidents closed lately, newest first.
+    pub recent: Vec<Summary>,
+}
+
+/// A stop of every write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Frozen {
+    /// Since when.
+    pub since: At,
+    /// By whom.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl From<freeze::Freeze> for Frozen {
+    fn from(freeze: freeze::Freeze) -> Self {
+        Self { since: At(freeze.since), by: freeze.by, reason: freeze.reason }
+    }
+}
+
+/// A service as a column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServiceHead {
+    /// Name.
+    pub name: String,
+    /// Its record's name.
+    pub hostname: String,
+    /// What the record holds now, by our knowledge.
+    pub serves: Served,
+}
+
+/// A vantage as a row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// Name.
+    pub vantage: String,
+    /// Words that describe it.
+    pub labels: BTreeMap<String, String>,
+    /// Whether the configuration names it.
+    pub configured: bool,
+    /// Its standing's word; none: not judged yet.
+    pub standing: Option<VantageVerdict>,
+    /// The same in words.
+    pub standing_words: &'static str,
+    /// What that means for what it says.
+    pub standing_sentence: &'static str,
+    /// Since when.
+    pub standing_since: Option<At>,
+    /// Controls reached and failed when that was decided.
+    pub controls: Option<(usize, usize)>,
+    /// Last message.
+    pub last_seen_at: Option<At>,
+    /// Nothing was heard for longer than the policy's limit.
+    pub stale: bool,
+    /// Version of its agent.
+    pub agent_version: Option<String>,
+    /// One for each canary, in order.
+    pub cells: Vec<Cell>,
+    /// One for each service, in order.
+    pub services: Vec<Cell>,
+}
+
+impl Line {
+    /// The state its standing is drawn with.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self.standing {
+            _ if self.stale => State::Unobserved,
+            Some(VantageVerdict::Ok) => State::Usable,
+            Some(VantageVerdict::Degraded) => State::Partial,
+            Some(VantageVerdict::Intercepted) => State::WrongContent,
+            Some(VantageVerdict::UplinkDown) => State::NoAnswer,
+            Some(VantageVerdict::Silent | VantageVerdict::Unmeasured) | None => State::Unobserved,
+        }
+    }
+
+    /// What its standing spares others, where that must be said.
+    #[must_use]
+    pub fn mute_note(&self) -> &'static str {
+        match self.standing {
+            Some(VantageVerdict::UplinkDown) if !self.stale => "nothing accused from here",
+            Some(VantageVerdict::Degraded) if !self.stale => "its failures do not count",
+            Some(
+                VantageVerdict::Ok
+                | VantageVerdict::Intercepted
+                | VantageVerdict::Silent
+                | VantageVerdict::Unmeasured
+                | VantageVerdict::UplinkDown
+                | VantageVerdict::Degraded,
+            )
+            | None => "",
+        }
+    }
+
+    /// Labels as one text: `isp=rt site=kazan`.
+    #[must_use]
+    pub fn labels_text(&self) -> String {
+        let texts: Vec<String> = self.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        texts.join(" ")
+    }
+}
+
+/// One name at one vantage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cell {
+    /// Where.
+    pub vantage: String,
+    /// Name that is resolved.
+    pub name: String,
+    /// What it looks like.
+    pub state: State,
+    /// Verdict's word; none: not judged, or not to be believed.
+    pub verdict: Option<AnswerVerdict>,
+    /// In words.
+    pub words: String,
+    /// As a sentence.
+    pub sentence: String,
+    /// Since when the verdict holds.
+    pub since: Option<At>,
+    /// Addresses of the newest answer that work from there.
+    pub proven: usize,
+    /// Addresses of the newest answer.
+    pub addresses: Vec<AddressNow>,
+    /// The slowest working connection, microseconds.
+    pub duration_us: Option<i64>,
+    /// Node that the answer leads to (services).
+    pub serves: Option<String>,
+    /// That node is not the native one.
+    pub temporary: bool,
+    /// A pin of ours is what is answered.
+    pub pinned_by_plan: Option<i64>,
+    /// Open incident it belongs to.
+    pub incident: Option<i64>,
+}
+
+/// An address of the newest answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AddressNow {
+    /// Address.
+    pub address: IpAddr,
+    /// Whether it works from there; none: not tried lately.
+    pub works: Option<bool>,
+    /// How the newest try ended.
+    pub words: &'static str,
+}
+
+impl Cell {
+    /// `2/2`, or nothing where there is no address.
+    #[must_use]
+    pub fn fraction(&self) -> String {
+        if self.addresses.is_empty() { String::new() } else { format!("{}/{}", self.proven, self.addresses.len()) }
+    }
+
+    /// `38 ms`, or nothing.
+    #[must_use]
+    pub fn duration(&self) -> String {
+        self.duration_us.map(measured).unwrap_or_default()
+    }
+
+    /// The addresses with what became of each, for a tooltip.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let mut text = self.sentence.clone();
+        for one in &self.addresses {
+            text.push_str(&format!("\n{}: {}", one.address, one.words));
+        }
+        if let Some(since) = self.since {
+            text.push_str(&format!("\nsince {since}"));
+        }
+        text
+    }
+
+    /// The whole cell in words, for those who do not see it.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let mut text = format!("{}, {}: {}", self.vantage, self.name, self.words);
+        if !self.addresses.is_empty() {
+            text.push_str(&format!(", {} of {} addresses work", self.proven, self.addresses.len()));
+        }
+        if let Some(node) = &self.serves {
+            text.push_str(&format!(", leads to {node}"));
+        }
+        if let Some(since) = self.since {
+            text.push_str(&format!(", since {since}"));
+        }
+        text
+    }
+}
+
+/// Reads the picture.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn read(connection: &mut PgConnection) -> Result<Matrix, StoreError> {
+    let at = database_now(&mut *connection).await?;
+    let configured = configured::read(&mut *connection).await?;
+    let window = Duration::from_secs(configured.policy.fresh_for_s);
+    let vantages = now::vantages(&mut *connection).await?;
+    let cells = now::cells(&mut *connection).await?;
+    let answers = match configured.live_resolver() {
+        Some(live) => now::answers(&mut *connection, live, window).await?,
+        None => Vec::new(),
+    };
+    let reached = now::reached(&mut *connection, window).await?;
+    let pins = rows::pins(&mut *connection).await?;
+    let records = rows::records_set(&mut *connection).await?;
+    let incidents = summary::read(&mut *connection, &configured, at.minus(RECENT), at, RECENT_MAX).await?;
+    let frozen = freeze::current(&mut *connection).await?.map(Frozen::from);
+    let judging_until = now::judging_until(connection).await?.map(At);
+    let (open, recent): (Vec<Summary>, Vec<Summary>) = incidents.into_iter().partition(|incident| incident.open);
+    let facts = Facts { configured: &configured, cells, answers, reached, pins, open: &open };
+    let lines = vantages.iter().map(|vantage| facts.line(vantage, at)).collect();
+    Ok(Matrix {
+        schema: SCHEMA,
+        at: At(at),
+        judging_until,
+        frozen,
+        canaries: configured.canaries.iter().map(|(name, _)| name.clone()).collect(),
+        services: configured
+            .services
+            .iter()
+            .map(|(name, service)| ServiceHead {
+                name: name.clone(),
+                hostname: service.hostname.clone(),
+                serves: served(&configured, name, service, &records),
+            })
+            .collect(),
+        vantages: lines,
+        open,
+        recent,
+    })
+}
+
+impl Matrix {
+    /// Whether vantages are named and none of them ever came.
+    #[must_use]
+    pub fn never_connected(&self) -> bool {
+        self.vantages.iter().all(|line| line.last_seen_at.is_none())
+    }
+
+    /// Whether some coordinator runs the tasks.
+    #[must_use]
+    pub fn judged(&self) -> bool {
+        self.judging_until.is_some_and(|until| until >= self.at)
+    }
+}
+
+/// What cells are drawn from.
+struct Facts<'a> {
+    configured: &'a Configured,
+    cells: Vec<CellNow>,
+    answers: Vec<AnswerFact>,
+    reached: Vec<ReachFact>,
+    pins: Vec<PlanRow>,
+    open: &'a [Summary],
+}
+
+impl Facts<'_> {
+    fn line(&self, vantage: &VantageNow, now: Timestamp) -> Line {
+        let patience = self.configured.policy.silent_after() + SEEN_SLACK;
+        let stale = vantage.last_seen_at.is_none_or(|at| now.since(at) > patience);
+        let (words, sentence) = match (vantage.standing, vantage.last_seen_at) {
+            (_, None) => ("never connected", "no agent has connected with this name yet"),
+            (_, Some(_)) if stale => (vantage_word(VantageVerdict::Silent), vantage_sentence(VantageVerdict::Silent)),
+            (Some(verdict), Some(_)) => (vantage_word(verdict), vantage_sentence(verdict)),
+            (None, Some(_)) => ("not judged yet", "connected; nothing was judged yet"),
+        };
+        // Nothing is said from a place whose own standing forbids it, whatever an older row holds.
+        let muted = (stale
+            || matches!(vantage.standing, Some(VantageVerdict::Silent | VantageVerdict::UplinkDown)))
+        .then_some((words, sentence));
+        let place = self.configured.vantages.iter().find(|(name, _)| *name == vantage.name).map(|(_, place)| place);
+        let cell = |item: &str, name: &str| self.cell(vantage, item, name, muted);
+        Line {
+            vantage: vantage.name.clone(),
+            labels: place.map(|place| place.labels.clone()).unwrap_or_default(),
+            configured: vantage.configured,
+            standing: vantage.standing,
+            standing_words: words,
+            standing_sentence: sentence,
+            standing_since: vantage.standing_since.map(At),
+            controls: vantage.judgement.as_ref().map(|j| {
+                (j.controls_reached.len(), j.controls_reached.len() + j.controls_failed.len())
+            }),
+            last_seen_at: vantage.last_seen_at.map(At),
+            stale,
+            agent_version: vantage.agent_version.clone(),
+            cells: self.configured.canaries.iter().map(|(name, _)| cell(name, name)).collect(),
+            services: self.configured.services.iter().map(|(name, s)| cell(name, &s.hostname)).collect(),
+        }
+    }
+
+    fn cell(&self, vantage: &VantageNow, item: &str, name: &str, muted: Option<(&str, &str)>) -> Cell {
+        let judged = self.cells.iter().find(|cell| cell.vantage == vantage.name && cell.item == item);
+        let addresses = if muted.is_some() { Vec::new() } else { self.addresses(vantage, item, name, judged) };
+        let verdict = judged.and_then(|cell| cell.verdict).filter(|_| muted.is_none());
+        let (state, words, sentence) = match (muted, verdict) {
+            (Some((words, sentence)), _) => (State::Unobserved, words, sentence),
+            (None, Some(verdict)) => (answer_state(verdict), answer_word(verdict), answer_sentence(verdict)),
+            (None, None) => (State::Unobserved, "not judged yet", "nothing was judged yet"),
+        };
+        let service = self.configured.services.iter().find(|(service, s)| service == item && s.hostname == name);
+        let serves = service.and_then(|_| addresses.first()).map(|one| {
+            self.configured.node_at(one.address).map_or_else(|| one.address.to_string(), str::to_owned)
+        });
+        let temporary = match (&serves, service) {
+            (Some(node), Some((_, service))) => *node != service.native,
+            _ => false,
+        };
+        Cell {
+            vantage: vantage.name.clone(),
+            name: name.to_owned(),
+            state,
+            verdict,
+            words: words.to_owned(),
+            sentence: sentence.to_owned(),
+            since: judged.and_then(|cell| cell.since).filter(|_| muted.is_none()).map(At),
+            proven: addresses.iter().filter(|one| one.works == Some(true)).count(),
+            duration_us: self.slowest(vantage, item, name, &addresses),
+            addresses,
+            serves,
+            temporary,
+            pinned_by_plan: self.pin(vantage, name),
+            incident: self.incident(vantage, name),
+        }
+    }
+
+    /// Addresses of the newest answer with the newest try of each; without a fresh answer, those
+    /// of the verdict.
+    fn addresses(&self, vantage: &VantageNow, item: &str, name: &str, judged: Option<&CellNow>) -> Vec<AddressNow> {
+        let answered = self.answers.iter().filter(|fact| fact.vantage == vantage.name && fact.name == name);
+        let mut fresh: Vec<IpAddr> = answered.flat_map(|fact| fact.addresses.iter().copied()).collect();
+        fresh.sort_unstable();
+        fresh.dedup();
+        if fresh.is_empty() {
+            let Some(judged) = judged else { return Vec::new() };
+            let works = |address: &IpAddr| judged.proven.contains(address).then_some(true);
+            let old = judged.addresses.iter().map(|address| AddressNow {
+                address: *address,
+                works: works(address),
+                words: if works(address).is_some() { "worked when it was judged" } else { "not tried lately" },
+            });
+            return old.collect();
+        }
+        let tried = |address: IpAddr| self.tried(vantage, item, name, address).and_then(|fact| fact.outcome);
+        fresh
+            .into_iter()
+            .map(|address| match tried(address) {
+                Some(found) => AddressNow {
+                    address,
+                    works: Some(outcome::connected(found)),
+                    words: outcome::connection(found),
+                },
+                None => AddressNow { address, works: None, words: "not tried lately" },
+            })
+            .collect()
+    }
+
+    fn tried(&self, vantage: &VantageNow, item: &str, name: &str, address: IpAddr) -> Option<&ReachFact> {
+        let here = || self.reached.iter().filter(|fact| fact.vantage == vantage.name && fact.address == address);
+        let by_name = here().find(|fact| fact.subject == name);
+        // A service's host name may be tried as the node it leads to.
+        let is_service = item != name;
+        by_name.or_else(|| here().find(|fact| is_service && fact.subject.starts_with("node:")))
+    }
+
+    fn slowest(&self, vantage: &VantageNow, item: &str, name: &str, addresses: &[AddressNow]) -> Option<i64> {
+        addresses
+            .iter()
+            .filter(|one| one.works == Some(true))
+            .filter_map(|one| self.tried(vantage, item, name, one.address))
+            .map(|fact| fact.duration_us)
+            .max()
+    }
+
+    fn pin(&self, vantage: &VantageNow, name: &str) -> Option<i64> {
+        let ours = |plan: &&PlanRow| {
+            plan.vantage.as_deref() == Some(&vantage.name)
+                && matches!(&plan.change, Some(Change::Pin { name: pinned, .. }) if pinned.as_str() == name)
+        };
+        self.pins.iter().find(ours).map(|plan| plan.id)
+    }
+
+    fn incident(&self, vantage: &VantageNow, name: &str) -> Option<i64> {
+        let concerns = |incident: &&Summary| {
+            let here = incident.place == format!("{} only", vantage.name) || incident.place == "across vantages";
+            here && incident.members.iter().any(|member| member == name)
+        };
+        self.open.iter().find(concerns).map(|incident| incident.id)
+    }
+}

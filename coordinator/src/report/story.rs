@@ -1,0 +1,323 @@
+//! One incident, told from its conclusion to the command line with which to check it.
+
+use std::net::IpAddr;
+
+use parallax_decide::finding::{Reason, Shows};
+use parallax_decide::incident::IncidentId;
+use parallax_decide::names::DomainName;
+use parallax_decide::observation::{ConnectionOutcome, ResolutionOutcome, Stage, StageOutcome};
+use parallax_decide::time::Timestamp;
+use serde::Serialize;
+use sqlx::PgConnection;
+
+use super::SCHEMA;
+use super::check::{Check, checks, curl};
+use super::failover::ChangeLine;
+use super::moment::{At, Zone, measured};
+use super::summary::Summary;
+use super::timeline::{Step, steps};
+use crate::store::configured;
+use crate::store::incident::shows_word;
+use crate::store::read::incident::{self as rows, EvidenceRow, PlanRow};
+use crate::store::{StoreError, database_now};
+use crate::words::finding::{Counterfactual, FactKind, Point};
+use crate::words::{self, finding, outcome, plan as plan_words};
+
+/// Observations a point lists before it says "and more".
+const LISTED_MAX: usize = 6;
+
+/// The story.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Story {
+    /// Version of this JSON.
+    pub schema: u32,
+    /// Moment it shows, database clock.
+    pub at: At,
+    /// The incident in one line.
+    pub incident: Summary,
+    /// The conclusion as a sentence.
+    pub conclusion: String,
+    /// What supports it.
+    pub why: Vec<Why>,
+    /// Whether another resolver would help.
+    pub another_resolver: Option<Counterfactual>,
+    /// What can be excluded.
+    pub ruled_out: Vec<String>,
+    /// What is not known.
+    pub not_known: Vec<String>,
+    /// Addresses it is about.
+    pub addresses: Vec<IpAddr>,
+    /// Observations it cites, numbered.
+    pub evidence: Vec<Evidence>,
+    /// How many it cites in all.
+    pub evidence_total: i64,
+    /// What happened, step by step.
+    pub timeline: Vec<Step>,
+    /// Plans, oldest first.
+    pub plans: Vec<PlanTold>,
+    /// How to check by hand.
+    pub check: Vec<Check>,
+    /// How to ask the database.
+    pub sql: Vec<String>,
+}
+
+/// A point with the observations that show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Why {
+    /// What was seen.
+    pub saw: String,
+    /// What follows.
+    pub so: Option<String>,
+    /// The first observations that show it.
+    pub observations: Vec<i64>,
+    /// How many more do.
+    pub more: usize,
+}
+
+/// A cited observation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// Its number on the page.
+    pub number: usize,
+    /// Its id: `v_observation.id`.
+    pub observation: i64,
+    /// What it shows.
+    pub says: String,
+    /// When the probe ended; none: no longer in the log.
+    pub at: Option<At>,
+    /// Where.
+    pub vantage: Option<String>,
+    /// What was measured, as a sentence.
+    pub text: String,
+    /// How to repeat it there.
+    pub repeat: Option<String>,
+}
+
+/// A plan as the story tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlanTold {
+    /// In one line.
+    #[serde(flatten)]
+    pub line: ChangeLine,
+    /// What it expected to find.
+    pub expects: String,
+    /// What it sets.
+    pub sets: String,
+    /// What takes it back.
+    pub undo: String,
+    /// What automation might do with it.
+    pub mode: String,
+    /// Whether it counts against the incident's changes.
+    pub counted: bool,
+    /// Not applied after this.
+    pub expires_at: At,
+}
+
+/// Reads the story; none: no such incident.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn read(connection: &mut PgConnection, id: IncidentId, zone: &Zone) -> Result<Option<Story>, StoreError> {
+    let at = database_now(&mut *connection).await?;
+    let Some(row) = rows::incident(&mut *connection, id).await? else { return Ok(None) };
+    let configured = configured::read(&mut *connection).await?;
+    let plans = rows::plans_of(&mut *connection, &[id]).await?;
+    let evidence_total = rows::evidence_count(&mut *connection, id).await?;
+    let cited = rows::evidence(&mut *connection, id).await?;
+    let timeline = rows::timeline(connection, id).await?;
+
+    let found = row.subject.as_ref().zip(row.finding.as_ref().map(|finding| &finding.reason));
+    let evidence: Vec<Evidence> = cited.iter().enumerate().map(|(i, row)| told(i + 1, row)).collect();
+    let addresses = match found {
+        Some((_, Reason::UnroutableHere { names })) => {
+            let mut all: Vec<IpAddr> = names.values().flat_map(|u| u.addresses.iter().copied()).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        }
+        Some((_, Reason::DeadEverywhere { addresses, .. } | Reason::AnswerUnusable { addresses, .. })) => {
+            addresses.iter().copied().collect()
+        }
+        Some((_, Reason::Node { node, .. })) => configured.address_of(node.as_str()).into_iter().collect(),
+        Some((_, Reason::Vantage { .. } | Reason::Fleet { .. })) | None => Vec::new(),
+    };
+    Ok(Some(Story {
+        schema: SCHEMA,
+        at: At(at),
+        incident: Summary::of(&row, &plans, &configured, at),
+        conclusion: match found {
+            Some((subject, reason)) => finding::long(subject, reason),
+            None => "The finding was stored by another version of Parallax and cannot be told by this one.".to_owned(),
+        },
+        why: found.map(|(subject, reason)| whys(&finding::points(subject, reason), &cited)).unwrap_or_default(),
+        another_resolver: match found {
+            Some((_, Reason::UnroutableHere { names })) => finding::counterfactual(names),
+            Some(_) | None => None,
+        },
+        ruled_out: found.map(|(subject, reason)| finding::ruled_out(subject, reason)).unwrap_or_default(),
+        not_known: not_known(found.map(|(_, reason)| reason), &cited, evidence_total),
+        addresses,
+        evidence,
+        evidence_total,
+        timeline: steps(&timeline, &plans, row.opened_at, zone),
+        plans: plans.iter().map(|plan| plan_told(plan, zone)).collect(),
+        check: found.map(|(subject, reason)| checks(subject, reason, &configured)).unwrap_or_default(),
+        sql: vec![
+            format!("select * from v_evidence where incident_id = {} order by at;", id.0),
+            format!("select * from v_timeline where incident_id = {} order by at, rank, item;", id.0),
+            format!("select * from v_plan where incident_id = {} order by id;", id.0),
+        ],
+    }))
+}
+
+fn whys(points: &[Point], cited: &[EvidenceRow]) -> Vec<Why> {
+    points
+        .iter()
+        .map(|point| {
+            let kind = point.kind.map(|kind| match kind {
+                FactKind::Resolution => "resolution",
+                FactKind::Connection => "connection",
+            });
+            let shows = |row: &&EvidenceRow| {
+                row.says == shows_word(point.shows)
+                    && point.from.as_ref().is_none_or(|from| row.vantage.as_deref() == Some(from.as_str()))
+                    && kind.is_none_or(|kind| row.kind.as_deref() == Some(kind))
+            };
+            let all: Vec<i64> = cited.iter().filter(shows).map(|row| row.observation).collect();
+            let more = all.len().saturating_sub(LISTED_MAX);
+            let observations = all.into_iter().take(LISTED_MAX).collect();
+            Why { saw: point.saw.clone(), so: point.so.clone(), observations, more }
+        })
+        .collect()
+}
+
+fn not_known(reason: Option<&Reason>, cited: &[EvidenceRow], total: i64) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if let Some(Reason::UnroutableHere { .. }) = reason {
+        unknown.push("which hop drops it: the path was not traced".to_owned());
+    }
+    let gone = cited.iter().filter(|row| row.at.is_none()).count();
+    if gone > 0 {
+        unknown.push(format!("what {} said: no longer in the log", words::count(gone, "cited observation")));
+    }
+    let shown = i64::try_from(cited.len()).unwrap_or(i64::MAX);
+    if total > shown {
+        unknown.push(format!("{} more cited observations are not shown here: ask v_evidence", total - shown));
+    }
+    unknown
+}
+
+fn told(number: usize, row: &EvidenceRow) -> Evidence {
+    let says = [Shows::FailsHere, Shows::SeenElsewhere, Shows::OtherResolver, Shows::NodeProbe, Shows::Control]
+        .into_iter()
+        .find(|shows| shows_word(*shows) == row.says)
+        .map_or_else(|| row.says.replace('_', " "), |shows| plan_words::shows(shows).to_owned());
+    Evidence {
+        number,
+        observation: row.observation,
+        says,
+        at: row.at.map(At),
+        vantage: row.vantage.clone(),
+        text: measured_text(row).unwrap_or_else(|| "no longer in the log".to_owned()),
+        repeat: repeat(row),
+    }
+}
+
+fn measured_text(row: &EvidenceRow) -> Option<String> {
+    let (kind, subject, word) = (row.kind.as_deref()?, row.subject.as_deref()?, row.outcome.as_deref()?);
+    let took = row.duration_us.map(|us| format!(" in {}", measured(us))).unwrap_or_default();
+    let text = match kind {
+        "resolution" => {
+            let ended = ResolutionOutcome::from_word(word).map_or_else(|| word.to_owned(), |o| outcome::resolution(o).to_owned());
+            let mut text = format!("{} asked for {subject}: {ended}", row.resolver.as_deref().unwrap_or("a resolver"));
+            if !row.addresses.is_empty() {
+                text.push_str(&format!(" {}", words::list(&row.addresses, LISTED_MAX)));
+            }
+            match row.ttl_s {
+                Some(ttl) if !row.addresses.is_empty() => text.push_str(&format!(", TTL {ttl} s{took}")),
+                Some(_) | None => text.push_str(&took),
+            }
+            text
+        }
+        "connection" => {
+            let ended = ConnectionOutcome::from_word(word).map_or_else(|| word.to_owned(), |o| outcome::connection(o).to_owned());
+            let target = match (row.address, row.port) {
+                (Some(IpAddr::V6(v6)), Some(port)) => format!("[{v6}]:{port}"),
+                (Some(address), Some(port)) => format!("{address}:{port}"),
+                (Some(address), None) => address.to_string(),
+                (None, _) => "an address".to_owned(),
+            };
+            let tries = match (row.attempts, row.attempts_connected) {
+                (Some(attempts), Some(connected)) if attempts > 1 => format!(" ({connected} of {attempts} attempts connected)"),
+                _ => String::new(),
+            };
+            format!("{target} for {subject}: {ended}{took}{tries}")
+        }
+        "endpoint_check" => {
+            let ended = match (row.stage.as_deref().and_then(Stage::from_word), StageOutcome::from_word(word)) {
+                (Some(stage), Some(ended)) => outcome::endpoint(stage, ended),
+                _ => word.to_owned(),
+            };
+            format!("endpoint {subject}: {ended}{took}")
+        }
+        "control_check" => {
+            let ended = ConnectionOutcome::from_word(word).map_or_else(|| word.to_owned(), |o| outcome::connection(o).to_owned());
+            format!("control {subject}: {ended}{took}")
+        }
+        other => format!("{other} {subject}: {word}"),
+    };
+    Some(text)
+}
+
+fn repeat(row: &EvidenceRow) -> Option<String> {
+    let subject = row.subject.as_deref()?;
+    match row.kind.as_deref()? {
+        "resolution" => {
+            let name: DomainName = subject.parse().ok()?;
+            Some(format!("dig +noall +comments +answer {} A", name.as_str()))
+        }
+        "connection" => {
+            let (address, port) = (row.address?, u16::try_from(row.port?).ok()?);
+            match subject.parse::<DomainName>() {
+                Ok(name) => Some(curl(&name, port, address)),
+                Err(_) => Some(format!("nc -vz -w 5 {address} {port}")),
+            }
+        }
+        _ => None,
+    }
+}
+
+fn plan_told(plan: &PlanRow, zone: &Zone) -> PlanTold {
+    let unread = || "written by another version of Parallax".to_owned();
+    PlanTold {
+        line: ChangeLine::of(plan, zone),
+        expects: plan.change.as_ref().map_or_else(unread, plan_words::expects),
+        sets: plan.change.as_ref().map_or_else(unread, plan_words::sets),
+        undo: plan.undo.as_ref().map_or_else(unread, plan_words::change),
+        mode: plan.mode.clone(),
+        counted: plan.counted,
+        expires_at: At(plan.expires_at),
+    }
+}
+
+impl Story {
+    /// From opening to closing, or to now, as `2026-10-26 14:02:10 - 14:43:22 MSK (11:02:10Z)`.
+    #[must_use]
+    pub fn when(&self, zone: &Zone) -> String {
+        let opened = self.incident.opened_at.0;
+        let day = |at: Timestamp| zone.minute(at).chars().take(10).collect::<String>();
+        match self.incident.closed_at {
+            None => format!("{}{}, open", zone.date_time(opened), zone.and_utc(opened)),
+            Some(At(closed)) if day(opened) == day(closed) => format!(
+                "{} {} - {}{}",
+                day(opened),
+                zone.clock(opened),
+                zone.clock_named(closed),
+                zone.and_utc(opened)
+            ),
+            Some(At(closed)) => {
+                format!("{} - {}{}", zone.date_time(opened), zone.date_time(closed), zone.and_utc(opened))
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What every part of a running coordinator shares.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::hub::Hub;
+
+/// A running coordinator.
+#[derive(Debug)]
+pub struct App {
+    /// Connections to Postgres. `app.pool.acquire().await` gives what the functions of `store` take.
+    pub pool: PgPool,
+    /// The configuration in force; `app.config.load()` for reading.
+    pub config: ArcSwap<Config>,
+    /// Connected vantages, tasks to them, and the news for the live page.
+    pub hub: Hub,
+    /// The time, aligned with the database's.
+    pub clock: Clock,
+    /// Random identity of this process, the lease's holder.
+    pub instance: Uuid,
+    /// Where certificates and secrets are kept.
+    pub state_dir: PathBuf,
+}
+
+impl App {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(pool: PgPool, config: Config, clock: Clock, state_dir: PathBuf) -> Arc<Self> {
+        let hub = Hub::new(clock.clone());
+        let instance = Uuid::new_v4();
+        Arc::new(Self { pool, config: ArcSwap::from_pointee(config), hub, clock, instance, state_dir })
+    }
+}

@@ -1,0 +1,29 @@
+//! The version of each vantage's assignment.
+
+use sqlx::PgConnection;
+
+use super::StoreError;
+use super::vantage::VantageId;
+
+/// The version for this content: the stored one if the content is the same, else a higher one.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn version(connection: &mut PgConnection, vantage: VantageId, content: &[u8]) -> Result<u64, StoreError> {
+    let version = sqlx::query_scalar!(
+        "insert into assignment as a (vantage_id, version, content_sha256)
+         values ($1, extract(epoch from clock_timestamp())::bigint, sha256($2))
+         on conflict (vantage_id) do update set
+             version = case when a.content_sha256 = excluded.content_sha256 then a.version
+                            else greatest(a.version + 1, excluded.version) end,
+             changed_at = case when a.content_sha256 = excluded.content_sha256 then a.changed_at
+                               else excluded.changed_at end,
+             content_sha256 = excluded.content_sha256
+         returning version",
+        vantage.0,
+        content
+    )
+    .fetch_one(connection)
+    .await?;
+    u64::try_from(version).map_err(|error| StoreError::content("assignment", "version", vantage.0, error))
+}

@@ -1,0 +1,124 @@
+//! One transaction that stores what many agents sent: exactly once, gaps noted, refusals counted.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use super::StoreError;
+use super::cursor::{self, Boot, Gap};
+use super::log::{self, NewObservation, Stored};
+use super::refusal::{self, Refused};
+use super::vantage::VantageId;
+
+/// Serialises writers of the log, so that ids rise in commit order: a reader that has seen an id
+/// never finds a lower one later.
+const LOCK_KEY: i64 = 0x7061_7261_0003;
+
+/// Channel on which a commit is told, with the highest id as payload.
+pub const OBSERVATIONS_CHANNEL: &str = "observations";
+
+/// What one agent sent in one batch, after validation.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// Who sent it.
+    pub vantage: VantageId,
+    /// The start of the agent that numbered it.
+    pub boot: Uuid,
+    /// When it arrived here, monotonic: the wait until the commit is added to each age.
+    pub received: Instant,
+    /// The batch, by rising sequence number.
+    pub items: Vec<Item>,
+    /// Refusals without a number, or of whole messages; counted each time they come.
+    pub stray: Vec<Refused>,
+}
+
+/// One number of a batch.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// Its number.
+    pub sequence: i64,
+    /// The observation, or why it is not taken.
+    pub content: Result<NewObservation, Refused>,
+}
+
+/// What a commit did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Committed {
+    /// Observations stored.
+    pub stored: usize,
+    /// Numbers that were known already.
+    pub known: usize,
+    /// Numbers that never arrived.
+    pub missing: u64,
+}
+
+/// Stores deliveries in one transaction. When it returns without error, all of them are durable.
+///
+/// # Errors
+/// When the database refuses; then nothing of them is stored.
+pub async fn commit(connection: &mut PgConnection, deliveries: &[Delivery]) -> Result<Committed, StoreError> {
+    let mut transaction = connection.begin().await?;
+    sqlx::query!("select pg_advisory_xact_lock($1)", LOCK_KEY).execute(&mut *transaction).await?;
+    let mut boots: Vec<Boot> = deliveries.iter().map(|delivery| (delivery.vantage, delivery.boot)).collect();
+    boots.sort_unstable();
+    boots.dedup();
+    let cursors = cursor::lock(&mut transaction, &boots).await?;
+    let sorted = sort_out(deliveries, cursors);
+    let newest = log::insert(&mut transaction, &sorted.new).await?;
+    cursor::record_gaps(&mut transaction, &sorted.gaps).await?;
+    refusal::count(&mut transaction, &sorted.refused).await?;
+    cursor::advance(&mut transaction, &sorted.cursors).await?;
+    let vantages: Vec<i16> = boots.iter().map(|(vantage, _)| vantage.0).collect();
+    sqlx::query!(
+        "update vantage set last_seen_at = clock_timestamp()
+         where id = any($1) and (last_seen_at is null or last_seen_at < clock_timestamp() - interval '2 seconds')",
+        &vantages
+    )
+    .execute(&mut *transaction)
+    .await?;
+    if let Some(newest) = newest {
+        sqlx::query!("select pg_notify($1, $2)", OBSERVATIONS_CHANNEL, newest.0.to_string())
+            .execute(&mut *transaction)
+            .await?;
+    }
+    transaction.commit().await?;
+    Ok(Committed { stored: sorted.new.len(), known: sorted.known, missing: sorted.missing })
+}
+
+struct Sorted<'a> {
+    new: Vec<Stored<'a>>,
+    refused: Vec<Refused>,
+    gaps: Vec<Gap>,
+    cursors: BTreeMap<Boot, i64>,
+    known: usize,
+    missing: u64,
+}
+
+/// Which of the numbers are new, which are known, and which are missing.
+fn sort_out(deliveries: &[Delivery], cursors: BTreeMap<Boot, i64>) -> Sorted<'_> {
+    let mut sorted = Sorted { new: Vec::new(), refused: Vec::new(), gaps: Vec::new(), cursors, known: 0, missing: 0 };
+    for delivery in deliveries {
+        let boot = (delivery.vantage, delivery.boot);
+        let waited = delivery.received.elapsed();
+        sorted.refused.extend(delivery.stray.iter().cloned());
+        let cursor = sorted.cursors.entry(boot).or_insert(0);
+        for item in &delivery.items {
+            if item.sequence <= *cursor {
+                sorted.known += 1;
+                continue;
+            }
+            if item.sequence > *cursor + 1 {
+                sorted.gaps.push(Gap { boot, first: *cursor + 1, last: item.sequence - 1 });
+                sorted.missing += item.sequence.abs_diff(*cursor + 1);
+            }
+            *cursor = item.sequence;
+            match &item.content {
+                Ok(observation) => sorted.new.push(Stored { boot, sequence: item.sequence, waited, observation }),
+                Err(refused) => sorted.refused.push(refused.clone()),
+            }
+        }
+    }
+    sorted
+}

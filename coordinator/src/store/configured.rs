@@ -1,0 +1,302 @@
+//! What the configuration names, kept beside the log: the page, the command line and SQL then draw
+//! the same picture, also where the configuration file is out of reach.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use parallax_decide::topology::{Mode, Role, Transport};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sqlx::{Connection, PgConnection};
+
+use super::StoreError;
+use crate::config::Config;
+
+/// Rows read at most: a fleet of a thousand vantages with as many names.
+const ROWS_MAX: i64 = 5_000;
+
+/// Everything the configuration names, in the order in which pages show it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Configured {
+    /// Places that measure.
+    pub vantages: Vec<(String, Place)>,
+    /// Resolvers under test.
+    pub resolvers: Vec<(String, Asked)>,
+    /// Watched names.
+    pub canaries: Vec<(String, Watched)>,
+    /// Machines of ours.
+    pub nodes: Vec<(String, Machine)>,
+    /// Services of ours.
+    pub services: Vec<(String, Offered)>,
+    /// How careful to be, as far as pages say it.
+    pub policy: Care,
+}
+
+/// A vantage.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Place {
+    /// Words that describe it.
+    pub labels: BTreeMap<String, String>,
+    /// Uplink it shares with others.
+    pub failure_domain: String,
+    /// Upstream of its live resolver.
+    pub upstream: Option<String>,
+    /// Driver that can pin names there.
+    pub pin_driver: Option<String>,
+    /// What that driver may do by itself.
+    pub pin_mode: Mode,
+}
+
+/// A resolver.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Asked {
+    /// live, primary, reserve or observe_only.
+    pub role: String,
+    /// live, plain, doh or dot.
+    pub transport: String,
+}
+
+/// A canary.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Watched {
+    /// TCP port.
+    pub port: u16,
+    /// Whether TLS for the name is the proof.
+    pub tls: bool,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its address.
+    pub address: IpAddr,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// A service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Offered {
+    /// Its record's name.
+    pub hostname: String,
+    /// TTL of the record, seconds.
+    pub ttl_s: u32,
+    /// Node that serves it when all is well.
+    pub native: String,
+    /// Fallbacks in order.
+    pub fallbacks: Vec<String>,
+    /// Driver that changes the record.
+    pub driver: String,
+    /// What it may do by itself.
+    pub mode: Mode,
+}
+
+/// What pages say of the policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Care {
+    /// A result older than this proves nothing any more, seconds.
+    pub fresh_for_s: u64,
+    /// A vantage that reported nothing for this long is silent, seconds.
+    pub silent_after_s: u64,
+    /// Changes one incident may make.
+    pub changes_max: u32,
+}
+
+impl Default for Care {
+    fn default() -> Self {
+        let policy = parallax_decide::topology::Policy::careful();
+        Self::of(&policy)
+    }
+}
+
+impl Care {
+    fn of(policy: &parallax_decide::topology::Policy) -> Self {
+        Self {
+            fresh_for_s: seconds_up(policy.fresh_for),
+            silent_after_s: seconds_up(policy.silent_after),
+            changes_max: policy.changes_max,
+        }
+    }
+
+    /// [`Self::silent_after_s`] as a span.
+    #[must_use]
+    pub fn silent_after(&self) -> Duration {
+        Duration::from_secs(self.silent_after_s)
+    }
+}
+
+impl Configured {
+    /// What a configuration names.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        let topology = &config.topology;
+        let mut resolvers: Vec<_> = topology.resolvers.iter().collect();
+        resolvers.sort_by_key(|(_, resolver)| resolver.role);
+        Self {
+            vantages: topology
+                .vantages
+                .iter()
+                .map(|(name, vantage)| {
+                    let place = Place {
+                        labels: config.labels.get(name).cloned().unwrap_or_default(),
+                        failure_domain: vantage.failure_domain.to_string(),
+                        upstream: vantage.upstream.as_ref().map(ToString::to_string),
+                        pin_driver: vantage.pin_driver.as_ref().map(ToString::to_string),
+                        pin_mode: vantage.pin_mode,
+                    };
+                    (name.to_string(), place)
+                })
+                .collect(),
+            resolvers: resolvers
+                .into_iter()
+                .map(|(name, r)| {
+                    let asked = Asked { role: role(r.role).to_owned(), transport: transport(r.transport).to_owned() };
+                    (name.to_string(), asked)
+                })
+                .collect(),
+            canaries: topology
+                .canaries
+                .iter()
+                .map(|(name, canary)| (name.to_string(), Watched { port: canary.port, tls: canary.tls }))
+                .collect(),
+            nodes: topology
+                .nodes
+                .iter()
+                .map(|(name, node)| (name.to_string(), Machine { address: node.address, port: node.port }))
+                .collect(),
+            services: topology
+                .services
+                .iter()
+                .map(|(name, service)| {
+                    let offered = Offered {
+                        hostname: service.hostname.to_string(),
+                        ttl_s: service.ttl_s,
+                        native: service.native.to_string(),
+                        fallbacks: service.fallbacks.iter().map(ToString::to_string).collect(),
+                        driver: service.driver.to_string(),
+                        mode: service.mode,
+                    };
+                    (name.to_string(), offered)
+                })
+                .collect(),
+            policy: Care::of(&topology.policy),
+        }
+    }
+
+    /// Name of the live resolver: what clients at each place use.
+    #[must_use]
+    pub fn live_resolver(&self) -> Option<&str> {
+        self.resolvers.iter().find(|(_, resolver)| resolver.role == "live").map(|(name, _)| name.as_str())
+    }
+
+    /// The node that has an address.
+    #[must_use]
+    pub fn node_at(&self, address: IpAddr) -> Option<&str> {
+        self.nodes.iter().find(|(_, node)| node.address == address).map(|(name, _)| name.as_str())
+    }
+
+    /// The address of a node.
+    #[must_use]
+    pub fn address_of(&self, node: &str) -> Option<IpAddr> {
+        self.nodes.iter().find(|(name, _)| name == node).map(|(_, node)| node.address)
+    }
+}
+
+/// Replaces what the configuration names. One transaction.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn write(connection: &mut PgConnection, configured: &Configured) -> Result<(), StoreError> {
+    let mut rows: Vec<(&str, String, Value)> = Vec::new();
+    add(&mut rows, "vantage", &configured.vantages)?;
+    add(&mut rows, "resolver", &configured.resolvers)?;
+    add(&mut rows, "canary", &configured.canaries)?;
+    add(&mut rows, "node", &configured.nodes)?;
+    add(&mut rows, "service", &configured.services)?;
+    add(&mut rows, "policy", &[("policy".to_owned(), configured.policy.clone())])?;
+    let kinds: Vec<String> = rows.iter().map(|(kind, ..)| (*kind).to_owned()).collect();
+    let names: Vec<String> = rows.iter().map(|(_, name, _)| name.clone()).collect();
+    let details: Vec<Value> = rows.iter().map(|(.., detail)| detail.clone()).collect();
+    let mut transaction = connection.begin().await?;
+    // Two coordinators that start in the same moment: one after the other, each as a whole.
+    sqlx::query!("lock table configured in share row exclusive mode").execute(&mut *transaction).await?;
+    sqlx::query!("delete from configured").execute(&mut *transaction).await?;
+    sqlx::query!(
+        "insert into configured (kind, name, position, detail)
+         select n.kind, n.name, row_number() over (partition by n.kind order by n.place) - 1, n.detail
+         from unnest($1::text[], $2::text[], $3::jsonb[]) with ordinality as n(kind, name, detail, place)",
+        &kinds,
+        &names,
+        &details
+    )
+    .execute(&mut *transaction)
+    .await?;
+    transaction.commit().await?;
+    Ok(())
+}
+
+/// What the configuration in force names. Empty before a coordinator has started with this database.
+///
+/// # Errors
+/// When the database refuses, or a row holds what this version cannot read.
+pub async fn read(connection: &mut PgConnection) -> Result<Configured, StoreError> {
+    let rows =
+        sqlx::query!("select kind, name, detail from configured order by kind, position limit $1", ROWS_MAX)
+            .fetch_all(connection)
+            .await?;
+    let mut configured = Configured::default();
+    for row in rows {
+        let bad = |error: serde_json::Error| StoreError::content("configured", "detail", &row.name, error);
+        match row.kind.as_str() {
+            "vantage" => configured.vantages.push((row.name.clone(), from(row.detail).map_err(bad)?)),
+            "resolver" => configured.resolvers.push((row.name.clone(), from(row.detail).map_err(bad)?)),
+            "canary" => configured.canaries.push((row.name.clone(), from(row.detail).map_err(bad)?)),
+            "node" => configured.nodes.push((row.name.clone(), from(row.detail).map_err(bad)?)),
+            "service" => configured.services.push((row.name.clone(), from(row.detail).map_err(bad)?)),
+            "policy" => configured.policy = from(row.detail).map_err(bad)?,
+            // Written by a newer version; nothing here shows it.
+            _ => {}
+        }
+    }
+    Ok(configured)
+}
+
+fn add<T: Serialize>(
+    rows: &mut Vec<(&'static str, String, Value)>,
+    kind: &'static str,
+    items: &[(String, T)],
+) -> Result<(), StoreError> {
+    for (name, item) in items {
+        let detail =
+            serde_json::to_value(item).map_err(|error| StoreError::content("configured", "detail", name, error))?;
+        rows.push((kind, name.clone(), detail));
+    }
+    Ok(())
+}
+
+fn from<T: serde::de::DeserializeOwned>(detail: Value) -> Result<T, serde_json::Error> {
+    serde_json::from_value(detail)
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Live => "live",
+        Role::Primary => "primary",
+        Role::Reserve(_) => "reserve",
+        Role::ObserveOnly => "observe_only",
+    }
+}
+
+fn transport(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Live => "live",
+        Transport::Plain => "plain",
+        Transport::Doh => "doh",
+        Transport::Dot => "dot",
+    }
+}
+
+fn seconds_up(span: Duration) -> u64 {
+    span.as_secs() + u64::from(span.subsec_nanos() > 0)
+}

@@ -1,0 +1,129 @@
+//! All SQL. Free functions on `&mut PgConnection`; rows come out as types that cannot be wrong.
+//!
+//! - [`vantage`], [`assignment`]: who may report, and what each was told to do.
+//! - [`commit`]: one transaction that stores what many agents sent: [`cursor`], [`log`],
+//!   [`refusal`].
+//! - [`log`]: the log of facts, also read back, in commit order.
+//! - [`verdict`], [`incident`], [`plan`], [`freeze`]: what was concluded and done.
+//! - [`read`], [`configured`]: what pages, the API and the operator's tool read.
+//! - [`setup`]: migrations. [`partition`]: days of the log. [`lease`]: exactly one coordinator runs the tasks.
+//!
+//! A caller that wants several functions in one transaction begins it and passes it on.
+
+use std::time::Duration;
+
+use parallax_decide::time::Timestamp;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use time::OffsetDateTime;
+
+pub mod assignment;
+pub mod commit;
+pub mod configured;
+pub mod cursor;
+pub mod freeze;
+pub mod incident;
+pub mod lease;
+pub mod log;
+pub mod partition;
+pub mod plan;
+pub mod read;
+pub mod refusal;
+pub mod setup;
+#[cfg(test)]
+mod tests;
+pub mod vantage;
+pub mod verdict;
+
+/// Most connections of one coordinator. The embedded server allows 30 in all.
+const CONNECTIONS_MAX: u32 = 12;
+
+/// How long a caller waits for a free connection before it counts as "the database is away".
+const ACQUIRE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why the store could not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database refused, or could not be reached.
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    /// A row holds what this version cannot read.
+    #[error("table {table}, column {column}, row {row}: {why}")]
+    Content {
+        /// Table.
+        table: &'static str,
+        /// Column.
+        column: &'static str,
+        /// Key of the row, as text.
+        row: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another coordinator holds the lease by now: this one must write nothing.
+    #[error("the lease has moved on from epoch {epoch}; another coordinator runs the tasks")]
+    StaleEpoch {
+        /// The epoch of the write that was refused.
+        epoch: i64,
+    },
+}
+
+impl StoreError {
+    /// A row that cannot be read.
+    pub fn content(table: &'static str, column: &'static str, row: impl ToString, why: impl ToString) -> Self {
+        Self::Content { table, column, row: row.to_string(), why: why.to_string() }
+    }
+
+    /// Whether the same data would be refused again: a fault of the data, not of the database.
+    #[must_use]
+    pub fn is_about_the_data(&self) -> bool {
+        let Self::Database(sqlx::Error::Database(error)) = self else { return false };
+        // Class 22: data exception. Class 23: integrity constraint violation.
+        error.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
+    }
+}
+
+/// Opens the pool. Connections are made when first used.
+#[must_use]
+pub fn pool(options: PgConnectOptions) -> PgPool {
+    PgPoolOptions::new()
+        .max_connections(CONNECTIONS_MAX)
+        .acquire_timeout(ACQUIRE_WITHIN)
+        .connect_lazy_with(quiet(options))
+}
+
+/// The settings of every session: its name for whoever looks at the server, and no notices.
+#[must_use]
+pub fn quiet(options: PgConnectOptions) -> PgConnectOptions {
+    options.application_name("parallax").options([("client_min_messages", "warning")])
+}
+
+/// The database's clock.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn database_now(connection: &mut PgConnection) -> Result<Timestamp, StoreError> {
+    let now = sqlx::query_scalar!(r#"select clock_timestamp() as "now!""#).fetch_one(connection).await?;
+    Ok(timestamp(now))
+}
+
+/// Whether the database takes writes: a read-only one, as after a failover of Postgres, answers
+/// reads and would look healthy.
+///
+/// # Errors
+/// When the database does not answer, or takes no writes.
+pub async fn check_writable(connection: &mut PgConnection) -> Result<(), StoreError> {
+    // An advisory lock needs no write; taking a number of a sequence does.
+    sqlx::query_scalar!(r#"select nextval('observation_id_seq') as "id!""#).fetch_one(connection).await?;
+    Ok(())
+}
+
+/// A time of the database as the model's.
+#[must_use]
+pub fn timestamp(at: OffsetDateTime) -> Timestamp {
+    Timestamp(i64::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX))
+}
+
+/// A time of the model as the database's. Times outside the years -9999 to 9999 become 1970.
+#[must_use]
+pub fn offset(at: Timestamp) -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}

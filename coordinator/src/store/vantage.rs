@@ -1,0 +1,168 @@
+//! Places that measure, as the database knows them.
+
+use std::collections::BTreeMap;
+
+use parallax_decide::names::VantageName;
+use parallax_decide::time::Timestamp;
+use sqlx::postgres::PgListener;
+use sqlx::{PgConnection, PgPool};
+use time::OffsetDateTime;
+
+use super::{StoreError, timestamp};
+
+/// Channel on which a revocation is told to the running coordinators.
+pub const REVOKED_CHANNEL: &str = "vantage_revoked";
+
+/// Short key of a vantage in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VantageId(pub i16);
+
+/// One vantage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VantageRow {
+    /// Key.
+    pub id: VantageId,
+    /// Name.
+    pub name: VantageName,
+    /// First session; none: it never reported.
+    pub first_seen_at: Option<Timestamp>,
+    /// Last message, to within a few seconds.
+    pub last_seen_at: Option<Timestamp>,
+    /// Version its agent last said it runs.
+    pub agent_version: Option<String>,
+    /// When it was cut off for good.
+    pub revoked_at: Option<Timestamp>,
+}
+
+struct Row {
+    id: i16,
+    name: String,
+    first_seen_at: Option<OffsetDateTime>,
+    last_seen_at: Option<OffsetDateTime>,
+    agent_version: Option<String>,
+    revoked_at: Option<OffsetDateTime>,
+}
+
+impl TryFrom<Row> for VantageRow {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: VantageId(row.id),
+            name: row.name.parse().map_err(|error| StoreError::content("vantage", "name", row.id, error))?,
+            first_seen_at: row.first_seen_at.map(timestamp),
+            last_seen_at: row.last_seen_at.map(timestamp),
+            agent_version: row.agent_version,
+            revoked_at: row.revoked_at.map(timestamp),
+        })
+    }
+}
+
+/// Makes sure that each configured vantage has a row, and returns their keys.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn ensure<'a>(
+    connection: &mut PgConnection,
+    names: impl IntoIterator<Item = &'a VantageName>,
+) -> Result<BTreeMap<VantageName, VantageId>, StoreError> {
+    let names: Vec<String> = names.into_iter().map(ToString::to_string).collect();
+    sqlx::query!("insert into vantage (name) select unnest($1::text[]) on conflict do nothing", &names)
+        .execute(&mut *connection)
+        .await?;
+    Ok(all(connection).await?.into_iter().map(|row| (row.name, row.id)).collect())
+}
+
+/// Every vantage that was ever configured, by name.
+///
+/// # Errors
+/// When the database refuses, or holds a name that is none.
+pub async fn all(connection: &mut PgConnection) -> Result<Vec<VantageRow>, StoreError> {
+    sqlx::query_as!(
+        Row,
+        "select id, name, first_seen_at, last_seen_at, agent_version, revoked_at from vantage order by name"
+    )
+    .fetch_all(connection)
+    .await?
+    .into_iter()
+    .map(VantageRow::try_from)
+    .collect()
+}
+
+/// One vantage by name; makes the row if it is new.
+///
+/// # Errors
+/// When the database refuses, or holds a name that is none.
+pub async fn find_or_make(connection: &mut PgConnection, name: &VantageName) -> Result<VantageRow, StoreError> {
+    ensure(&mut *connection, [name]).await?;
+    sqlx::query_as!(
+        Row,
+        "select id, name, first_seen_at, last_seen_at, agent_version, revoked_at from vantage where name = $1",
+        name.as_str()
+    )
+    .fetch_one(connection)
+    .await?
+    .try_into()
+}
+
+/// Notes a session's opening.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn greeted(connection: &mut PgConnection, id: VantageId, agent_version: &str) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update vantage set first_seen_at = coalesce(first_seen_at, clock_timestamp()),
+                            last_seen_at = clock_timestamp(), agent_version = $2
+         where id = $1",
+        id.0,
+        agent_version
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Refuses a vantage's certificates from now on and tells the running coordinators to cut it off.
+/// Returns false when there is no such vantage.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn revoke(connection: &mut PgConnection, name: &VantageName) -> Result<bool, StoreError> {
+    let done = sqlx::query!(
+        "with revoked as (
+             update vantage set revoked_at = coalesce(revoked_at, clock_timestamp()) where name = $1 returning name
+         )
+         select pg_notify($2, name) from revoked",
+        name.as_str(),
+        REVOKED_CHANNEL
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(!done.is_empty())
+}
+
+/// Hears of revocations by any process.
+#[derive(Debug)]
+pub struct Revocations(PgListener);
+
+impl Revocations {
+    /// Starts to listen, on a connection of its own.
+    ///
+    /// # Errors
+    /// When the database cannot be reached.
+    pub async fn open(pool: &PgPool) -> Result<Self, StoreError> {
+        let mut listener = PgListener::connect_with(pool).await?;
+        listener.listen(REVOKED_CHANNEL).await?;
+        Ok(Self(listener))
+    }
+
+    /// Returns at the next revocation, or when the connection was made anew: either way the list
+    /// must be read again.
+    ///
+    /// # Errors
+    /// When the database cannot be reached any more.
+    pub async fn next(&mut self) -> Result<(), StoreError> {
+        self.0.try_recv().await?;
+        Ok(())
+    }
+}

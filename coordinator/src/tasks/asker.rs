@@ -1,0 +1,48 @@
+//! Asks agents for the evidence that is missing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use parallax_decide::names::VantageName;
+use parallax_decide::observation::Purpose;
+use parallax_decide::wanted::{Ask, Asked, wanted};
+
+use super::moment::Moment;
+use crate::config::Schedule;
+use crate::hub::{Task, Work};
+
+/// Added to the longest a task can take, before the agent gives up on it.
+const TASK_MARGIN: Duration = Duration::from_secs(2);
+
+/// Who was asked what.
+#[derive(Debug, Default)]
+pub(crate) struct Asker {
+    asked: Asked,
+}
+
+impl Asker {
+    /// Sends the questions that are due to the vantages that are connected here. Each is repeated so
+    /// that its answer alone can be enough failures over enough time.
+    pub(crate) fn step(&mut self, moment: &Moment<'_>, schedule: &Schedule) {
+        let connected = connected(moment);
+        let mut asks: BTreeSet<Ask> = wanted(moment.topology, moment.judgement);
+        asks.retain(|ask| connected.contains(&ask.vantage));
+        let policy = &moment.topology.policy;
+        let repeat = policy.k_min.max(1);
+        let gap = policy.span_min / repeat.saturating_sub(1).max(1);
+        let probe = schedule.attempt_at.last().copied().unwrap_or_default() + schedule.connect_timeout + schedule.tls_timeout;
+        for ask in self.asked.due(moment.topology, asks, moment.now) {
+            let Ask { vantage, target, address } = ask;
+            let deadline = (gap + probe).saturating_mul(repeat) + TASK_MARGIN;
+            let work = Work::Connect { target, address, repeat, gap };
+            if let Err(error) = moment.app.hub.send_task(&vantage, Task { purpose: Purpose::CrossCheck, deadline, work }) {
+                tracing::debug!(%error, "a cross-check was not sent");
+            }
+        }
+    }
+}
+
+/// The vantages that can be asked.
+pub(crate) fn connected(moment: &Moment<'_>) -> BTreeSet<VantageName> {
+    moment.app.hub.connected().into_iter().map(|connected| connected.vantage).collect()
+}

@@ -1,0 +1,92 @@
+//! The loop that decides: an engine's tick whenever agents said something new, an errand came back,
+//! or a moment has passed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::PgListener;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::LeaseHeld;
+use super::drivers;
+use super::engine::Engine;
+use crate::state::App;
+use crate::store::StoreError;
+use crate::store::commit::OBSERVATIONS_CHANNEL;
+
+/// Shortest pause between two ticks: many small batches are folded together.
+const TICK_GAP: Duration = Duration::from_millis(50);
+
+/// Longest pause: time alone changes verdicts too.
+const TICK_EVERY: Duration = Duration::from_millis(250);
+
+/// Longest pause after errors; it doubles from [`TICK_EVERY`].
+const TICK_AFTER_ERROR_MAX: Duration = Duration::from_secs(5);
+
+/// Runs until the lease is lost.
+pub async fn run(app: Arc<App>, held: LeaseHeld) {
+    tokio::select! {
+        () = decide(&app, held.epoch) => {}
+        () = held.lost.cancelled() => {}
+    }
+}
+
+/// Returns only when another coordinator has taken over.
+async fn decide(app: &Arc<App>, epoch: i64) {
+    let mut engine = Engine::new(Arc::clone(app), drivers::configured(app), epoch);
+    let news = Arc::new(Notify::new());
+    let _listening = AbortOnDropHandle::new(tokio::spawn(listen(Arc::clone(app), Arc::clone(&news))));
+    let mut failures = 0_u32;
+    loop {
+        match engine.tick().await {
+            Ok(again) => {
+                if failures > 0 {
+                    tracing::info!(failures, "deciding again, rebuilt from the log");
+                    failures = 0;
+                }
+                sleep(TICK_GAP).await;
+                if !again {
+                    tokio::select! {
+                        () = news.notified() => {}
+                        () = engine.errand() => {}
+                        () = sleep(TICK_EVERY.saturating_sub(TICK_GAP)) => {}
+                    }
+                }
+            }
+            Err(error @ StoreError::StaleEpoch { .. }) => {
+                tracing::warn!(%error, "this coordinator decides nothing more");
+                return;
+            }
+            Err(error) => {
+                if failures == 0 {
+                    tracing::error!(%error, "nothing is decided until the database works again");
+                }
+                sleep(TICK_EVERY.saturating_mul(1 << failures.min(8)).min(TICK_AFTER_ERROR_MAX)).await;
+                failures = failures.saturating_add(1);
+            }
+        }
+    }
+}
+
+/// Tells of commits. When it cannot listen, the timer alone drives the ticks.
+async fn listen(app: Arc<App>, news: Arc<Notify>) {
+    loop {
+        match listen_once(&app, &news).await {
+            Ok(()) => {}
+            Err(error) => tracing::debug!(%error, "cannot listen for commits; the timer drives the ticks"),
+        }
+        sleep(TICK_AFTER_ERROR_MAX).await;
+    }
+}
+
+async fn listen_once(app: &App, news: &Notify) -> Result<(), sqlx::Error> {
+    let mut listener = PgListener::connect_with(&app.pool).await?;
+    listener.listen(OBSERVATIONS_CHANNEL).await?;
+    loop {
+        // `None`: the connection was lost and will be made anew at the next call.
+        listener.try_recv().await?;
+        news.notify_one();
+    }
+}

@@ -1,0 +1,134 @@
+//! What runs on the one coordinator that holds the lease.
+//!
+//! [`run`] takes the lease, starts the loops of [`start`], renews, and stops the loops the moment
+//! the lease is lost. Each loop is a file of its own here:
+//!
+//! - [`retention`]: days of the log, made ahead.
+//! - [`deciding`]: from observations to changed records. One tick of its `engine` calls in this order:
+//!   `reader` (log to fold), `detector` (verdicts), `executor` (approved plans to changes, by `errands`
+//!   to `drivers` and agents), `verifier` (proof, or the way back), `renewer` (standing pins),
+//!   `readings` (what DNS holds), `steward` (incidents), `asker` (evidence that is missing),
+//!   `planner` (plans, or why there is none). All of them see the same `moment`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::monotonic;
+use crate::state::App;
+use crate::store::{StoreError, lease};
+
+mod asker;
+pub mod deciding;
+mod detector;
+mod drivers;
+mod engine;
+mod errands;
+mod executor;
+mod moment;
+mod planner;
+#[cfg(test)]
+mod played;
+mod reader;
+mod readings;
+mod renewer;
+pub mod retention;
+mod steward;
+#[cfg(test)]
+mod supervision;
+#[cfg(test)]
+mod tests;
+mod verifier;
+#[cfg(test)]
+mod world;
+
+/// Pause between renewals: a fifth of the lease's life, so that four may fail.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+/// Pause between attempts to take the lease: how fast a killed holder is followed.
+const TRY_EVERY: Duration = Duration::from_millis(250);
+
+/// A renewal that takes longer than this counts as failed; the loops stop well before the lease
+/// ends for others.
+const RENEW_WITHIN: Duration = Duration::from_secs(3);
+
+/// The lease, as the loops see it. Clones are the same lease.
+#[derive(Debug, Clone)]
+pub struct LeaseHeld {
+    /// Pass it to [`lease::fence`] first in every transaction that writes.
+    pub epoch: i64,
+    /// Ends when the lease is lost or the coordinator stops: every loop must then return.
+    pub lost: CancellationToken,
+}
+
+/// Starts the loops that run under a lease. A loop is an `async fn run(app, held)` that returns
+/// when `held.lost` is cancelled; the lease is given up only after all of them have returned.
+fn start(app: &Arc<App>, held: &LeaseHeld, loops: &TaskTracker) {
+    loops.spawn(retention::run(Arc::clone(app), held.clone()));
+    loops.spawn(deciding::run(Arc::clone(app), held.clone()));
+}
+
+/// Takes the lease again and again, and runs the loops while it is held. Returns after `shutdown`.
+pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    while !shutdown.is_cancelled() {
+        match attempt(&app, &shutdown).await {
+            Ok(()) => {}
+            Err(error) => tracing::warn!(%error, "tasks are not running: no lease"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(TRY_EVERY) => {}
+            () = shutdown.cancelled() => {}
+        }
+    }
+}
+
+/// One try: returns at once when another coordinator holds the lease, else when it is lost.
+async fn attempt(app: &Arc<App>, shutdown: &CancellationToken) -> Result<(), StoreError> {
+    // The lock lives in this session: it is not given back to the pool while the lease is held.
+    let mut connection = app.pool.acquire().await?;
+    let begun = monotonic();
+    let Some(epoch) = lease::acquire(&mut connection, app.instance).await? else { return Ok(()) };
+    // Whatever happens from here on, the session must end with the lock in it.
+    connection.close_on_drop();
+    tracing::info!(epoch, "this coordinator runs the tasks");
+    let held = LeaseHeld { epoch, lost: shutdown.child_token() };
+    let loops = TaskTracker::new();
+    start(app, &held, &loops);
+    let kept = keep(app, &mut connection, &held, begun).await;
+    held.lost.cancel();
+    loops.close();
+    loops.wait().await;
+    if kept.is_ok() && shutdown.is_cancelled() {
+        lease::release(&mut connection, app.instance, epoch).await?;
+        tracing::info!(epoch, "the lease is given up");
+    }
+    kept
+}
+
+/// Renews until the shutdown (`Ok`), or until the lease is lost.
+async fn keep(
+    app: &App,
+    connection: &mut PgConnection,
+    held: &LeaseHeld,
+    mut renewed: std::time::Instant,
+) -> Result<(), StoreError> {
+    loop {
+        let begun = monotonic();
+        let left = lease::LIFE.saturating_sub(renewed.elapsed()).min(RENEW_WITHIN);
+        let renewal = lease::renew(connection, app.instance, held.epoch);
+        match tokio::time::timeout(left, renewal).await {
+            Ok(Ok(Some(now))) => app.clock.align(now),
+            Ok(Ok(None)) => return Err(StoreError::StaleEpoch { epoch: held.epoch }),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
+        }
+        renewed = begun;
+        tokio::select! {
+            () = tokio::time::sleep(RENEW_EVERY) => {}
+            () = held.lost.cancelled() => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Reads the log of observations and folds it into the state that judging reads.
+
+use std::time::Duration;
+
+use parallax_decide::fold::Fold;
+use parallax_decide::time::Timestamp;
+use parallax_decide::topology::{Policy, Topology};
+use sqlx::PgConnection;
+
+use crate::store::StoreError;
+use crate::store::log::{Position, observations_after};
+
+/// Observations read at once.
+const PAGE_MAX: i64 = 2000;
+
+/// Pages read in one tick; when there are more, nothing is judged before they are read as well.
+const PAGES_MAX: usize = 25;
+
+/// Added to what judging can look back to, when the state is rebuilt.
+const REBUILD_MARGIN: Duration = Duration::from_secs(60);
+
+/// A place in the log and what was folded up to there.
+pub(crate) struct Reader {
+    fold: Fold,
+    position: Position,
+}
+
+impl Reader {
+    /// Starts so far back that everything that can still matter is read again.
+    pub(crate) fn new(policy: &Policy, now: Timestamp) -> Self {
+        Self { fold: Fold::listening_since(now), position: Position::since(now.minus(looks_back(policy) + REBUILD_MARGIN)) }
+    }
+
+    /// The state that judging reads.
+    pub(crate) fn fold(&self) -> &Fold {
+        &self.fold
+    }
+
+    /// Folds what is new. False: there is more.
+    pub(crate) async fn read(&mut self, connection: &mut PgConnection, topology: &Topology) -> Result<bool, StoreError> {
+        for _ in 0..PAGES_MAX {
+            let page = observations_after(connection, self.position, PAGE_MAX).await?;
+            for observation in &page {
+                self.fold.apply(topology, observation);
+            }
+            match page.last() {
+                Some(last) => self.position = Position::behind(last),
+                None => return Ok(true),
+            }
+            if i64::try_from(page.len()).is_ok_and(|read| read < PAGE_MAX) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// How far back an observation can still matter.
+fn looks_back(policy: &Policy) -> Duration {
+    [
+        policy.fresh_for,
+        policy.silent_after,
+        policy.control_every * 5 / 2,
+        policy.return_span,
+        policy.dwell,
+        policy.canary_every.max(policy.node_every).saturating_mul(policy.return_rounds),
+        policy.span_min.saturating_mul(2),
+    ]
+    .into_iter()
+    .fold(Duration::ZERO, Duration::max)
+}

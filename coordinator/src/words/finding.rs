@@ -1,0 +1,593 @@
+//! What was concluded: one sentence for a banner, one for the incident, the points that support it,
+//! and whether another resolver would help.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use parallax_decide::finding::{Reason, Shows, Subject, Unroutable};
+use parallax_decide::names::{DomainName, ResolverName, VantageName};
+use parallax_decide::node::NodeJudgement;
+use parallax_decide::vantage::VantageJudgement;
+use parallax_decide::verdict::{AnswerVerdict, NodeVerdict};
+use serde::Serialize;
+
+use super::verdict::{
+    address_phrase, answer_sentence, answer_state, answer_word, fleet_sentence, node_phrase, vantage_sentence, vantage_word,
+};
+use super::{State, count, list};
+
+/// Names or addresses a sentence spells out before it says "and n more".
+const SPELLED_MAX: usize = 4;
+
+/// One thing that supports a conclusion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Point {
+    /// What was seen.
+    pub saw: String,
+    /// What follows from it.
+    pub so: Option<String>,
+    /// Which of the incident's evidence shows it.
+    pub shows: Shows,
+    /// Only what was measured there shows it; none: anywhere.
+    pub from: Option<VantageName>,
+    /// Only facts of this kind show it.
+    pub kind: Option<FactKind>,
+}
+
+/// Kinds of fact a point rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FactKind {
+    /// What a resolver answered.
+    Resolution,
+    /// Whether an address could be used.
+    Connection,
+}
+
+impl Point {
+    fn new(shows: Shows, saw: String, so: Option<String>) -> Self {
+        Self { saw, so, shows, from: None, kind: None }
+    }
+}
+
+/// Whether a switch of the resolver would help those who suffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Help {
+    /// At least one other resolver gives something usable there.
+    Yes,
+    /// Every other resolver was asked, and none does.
+    No,
+    /// Not all of them have been measured enough.
+    Unknown,
+}
+
+/// The answer to "would another resolver help?", with what shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Counterfactual {
+    /// The answer.
+    pub would_help: Help,
+    /// The same as a sentence, beginning with yes, no or not known.
+    pub sentence: String,
+    /// What each resolver gives for each name, asked from where it hurts.
+    pub answers: Vec<Given>,
+}
+
+/// What one resolver gives for one name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Given {
+    /// Resolver.
+    pub resolver: ResolverName,
+    /// Name.
+    pub name: DomainName,
+    /// Addresses it gave.
+    pub addresses: Vec<IpAddr>,
+    /// Verdict's word.
+    pub verdict: AnswerVerdict,
+    /// Verdict in words.
+    pub words: &'static str,
+}
+
+impl Given {
+    /// What its verdict is drawn as.
+    #[must_use]
+    pub fn state(&self) -> State {
+        answer_state(self.verdict)
+    }
+}
+
+/// Where an incident holds, for a table: `branch-kazan only`, `everywhere`.
+#[must_use]
+pub fn place(subject: &Subject) -> String {
+    match subject {
+        Subject::Vantage { vantage } | Subject::UnroutableAt { vantage } | Subject::NameAt { vantage, .. } => {
+            format!("{vantage} only")
+        }
+        Subject::Fleet => "all vantages".to_owned(),
+        Subject::Name { .. } | Subject::Service { .. } | Subject::Node { .. } => "across vantages".to_owned(),
+    }
+}
+
+/// What an incident is about, for a table.
+#[must_use]
+pub fn about(subject: &Subject, members: &[String]) -> String {
+    match subject {
+        Subject::Fleet => "the fleet".to_owned(),
+        Subject::Vantage { vantage } => format!("vantage {vantage}"),
+        Subject::UnroutableAt { .. } => list(members, SPELLED_MAX),
+        Subject::Name { name } | Subject::NameAt { name, .. } => name.to_string(),
+        Subject::Service { service } => match members.first() {
+            Some(hostname) => hostname.clone(),
+            None => format!("service {service}"),
+        },
+        Subject::Node { node } => format!("node {node}"),
+    }
+}
+
+/// The conclusion in half a line, for banners and lists.
+#[must_use]
+pub fn short(subject: &Subject, reason: &Reason) -> String {
+    match reason {
+        Reason::UnroutableHere { names } => {
+            let explained = explained(names);
+            match counterfactual(names) {
+                Some(Counterfactual { would_help: Help::No, .. }) => {
+                    format!("{explained}; no resolver asked from there does better")
+                }
+                Some(Counterfactual { would_help: Help::Yes, .. }) => format!("{explained}; another resolver would help"),
+                Some(Counterfactual { would_help: Help::Unknown, .. }) | None => explained,
+            }
+        }
+        Reason::DeadEverywhere { vantages, addresses } => {
+            format!("{} dead from {}", addresses_phrase(addresses), list(vantages, SPELLED_MAX))
+        }
+        Reason::AnswerUnusable { verdict, .. } => answer_sentence(*verdict).to_owned(),
+        Reason::Node { node, judgement } => format!("node {node} {}", witnesses(judgement)),
+        Reason::Vantage { judgement } => {
+            format!("{} {}", subject.name(), vantage_sentence(judgement.verdict))
+        }
+        Reason::Fleet { verdict } => fleet_sentence(*verdict).to_owned(),
+    }
+}
+
+/// The conclusion as a whole sentence.
+#[must_use]
+pub fn long(subject: &Subject, reason: &Reason) -> String {
+    match reason {
+        Reason::UnroutableHere { names } => {
+            let place = subject.vantage().map_or_else(|| "there".to_owned(), ToString::to_string);
+            let witnesses = reachers(names);
+            format!(
+                "DNS answered (NOERROR), but nothing at the answer can be reached from {place}, while {} the same {}.",
+                plural(&witnesses, "reaches", "reach"),
+                if all_addresses(names).len() == 1 { "address" } else { "addresses" },
+            )
+        }
+        Reason::DeadEverywhere { vantages, addresses } => format!(
+            "DNS answered, but {} cannot be used from {}, and nobody reaches {}: the answer is dead, not the path.",
+            addresses_phrase(addresses),
+            list(vantages, SPELLED_MAX),
+            if addresses.len() == 1 { "it" } else { "any of them" },
+        ),
+        Reason::AnswerUnusable { verdict, addresses, dead } => {
+            let mut sentence = capital(answer_sentence(*verdict));
+            if !dead.is_empty() {
+                sentence.push_str(&format!(" (dead: {} of {})", dead.len(), addresses.len()));
+            }
+            sentence.push('.');
+            sentence
+        }
+        Reason::Node { node, judgement } => {
+            let mut sentence = format!("Node {node} {}", node_phrase(judgement.verdict));
+            if judgement.verdict.gone() {
+                sentence.push_str(&format!(
+                    ": {} in {} find it so, and nobody reaches it.",
+                    count(judgement.accusers.len(), "vantage"),
+                    count(judgement.accusing_domains.len(), "failure domain"),
+                ));
+            } else {
+                sentence.push_str(&format!(
+                    ": alive at {}, dead at {}.",
+                    list(&judgement.alive_at, SPELLED_MAX),
+                    list(judgement.accusers.keys(), SPELLED_MAX)
+                ));
+            }
+            sentence
+        }
+        Reason::Vantage { judgement } => format!(
+            "Vantage {} is {}: {}.",
+            subject.name(),
+            vantage_word(judgement.verdict),
+            vantage_sentence(judgement.verdict)
+        ),
+        Reason::Fleet { verdict } => format!("{}.", capital(fleet_sentence(*verdict))),
+    }
+}
+
+/// What supports the conclusion, in the order in which one would tell it.
+#[must_use]
+pub fn points(subject: &Subject, reason: &Reason) -> Vec<Point> {
+    match reason {
+        Reason::UnroutableHere { names } => unroutable_points(subject, names),
+        Reason::DeadEverywhere { vantages, addresses } => vec![Point::new(
+            Shows::FailsHere,
+            format!("{} given out and dead at {}", spelled(addresses), list(vantages, SPELLED_MAX)),
+            Some("more than one place finds it so".to_owned()),
+        )],
+        Reason::AnswerUnusable { verdict, addresses, .. } => {
+            vec![Point::new(Shows::FailsHere, format!("{}: {}", answer_word(*verdict), spelled(addresses)), None)]
+        }
+        Reason::Node { judgement, .. } => node_points(judgement),
+        Reason::Vantage { judgement } => vec![controls_point(subject, judgement)],
+        Reason::Fleet { .. } => Vec::new(),
+    }
+}
+
+/// What can be excluded, and by what.
+#[must_use]
+pub fn ruled_out(subject: &Subject, reason: &Reason) -> Vec<String> {
+    match reason {
+        Reason::UnroutableHere { names } => {
+            let mut out = vec![format!("the addresses themselves: {} them", plural(&reachers(names), "reaches", "reach"))];
+            if let Some(Counterfactual { would_help: Help::No, sentence, .. }) = counterfactual(names) {
+                out.push(format!("the resolver: {}", sentence.trim_start_matches("no: ")));
+            }
+            out.push(format!("{}'s own uplink: its controls passed, else it could accuse nobody", subject.name()));
+            out
+        }
+        Reason::DeadEverywhere { vantages, .. } => {
+            vec![format!("the path of one place: {} agree", list(vantages, SPELLED_MAX))]
+        }
+        Reason::Node { judgement, .. } if judgement.verdict.gone() => vec![
+            format!(
+                "one watcher that lost its own path: {} with working uplinks in {} agree",
+                count(judgement.accusers.len(), "vantage"),
+                count(judgement.accusing_domains.len(), "failure domain")
+            ),
+            "a node that is alive for somebody: one proven living witness would have been a veto".to_owned(),
+        ],
+        Reason::Node { judgement, .. } => {
+            vec![format!("a dead node: {} reached it since", list(&judgement.alive_at, SPELLED_MAX))]
+        }
+        Reason::AnswerUnusable { .. } | Reason::Vantage { .. } | Reason::Fleet { .. } => Vec::new(),
+    }
+}
+
+/// Whether another resolver would help; none where the question does not arise.
+#[must_use]
+pub fn counterfactual(names: &BTreeMap<DomainName, Unroutable>) -> Option<Counterfactual> {
+    let mut answers = Vec::new();
+    let mut by_resolver: BTreeMap<&ResolverName, Vec<AnswerVerdict>> = BTreeMap::new();
+    for (name, unroutable) in names {
+        for (resolver, other) in &unroutable.resolvers {
+            by_resolver.entry(resolver).or_default().push(other.verdict);
+            answers.push(Given {
+                resolver: resolver.clone(),
+                name: name.clone(),
+                addresses: other.addresses.iter().copied().collect(),
+                verdict: other.verdict,
+                words: answer_word(other.verdict),
+            });
+        }
+    }
+    if names.is_empty() {
+        return None;
+    }
+    let asked = by_resolver.len();
+    let helping: Vec<&ResolverName> =
+        by_resolver.iter().filter(|(_, v)| v.iter().any(|one| one.usable())).map(|(name, _)| *name).collect();
+    let open = by_resolver.values().filter(|v| v.contains(&AnswerVerdict::InsufficientEvidence)).count();
+    let unroutable = by_resolver.values().filter(|v| v.iter().all(|one| one_is_unroutable(*one))).count();
+    let (would_help, sentence) = if !helping.is_empty() {
+        (Help::Yes, format!("yes: {} something usable there", plural(&to_texts(&helping), "gives", "give")))
+    } else if asked == 0 {
+        (Help::Unknown, "not known: no other resolver was asked from there".to_owned())
+    } else if open > 0 {
+        let known = asked - open;
+        (
+            Help::Unknown,
+            format!("not known yet: {known} of {asked} give nothing usable, {open} not measured enough"),
+        )
+    } else if unroutable == asked {
+        (Help::No, format!("no: {asked} of {asked} hand out unroutable addresses"))
+    } else {
+        (Help::No, format!("no: {asked} of {asked} give nothing usable there"))
+    };
+    answers.sort_by(|a, b| (&a.resolver, &a.name).cmp(&(&b.resolver, &b.name)));
+    Some(Counterfactual { would_help, sentence, answers })
+}
+
+fn unroutable_points(subject: &Subject, names: &BTreeMap<DomainName, Unroutable>) -> Vec<Point> {
+    let place = subject.name();
+    let addresses = all_addresses(names);
+    let mut points = vec![
+        Point {
+            kind: Some(FactKind::Resolution),
+            ..Point::new(
+                Shows::FailsHere,
+                format!("{place} was given {} for {}", spelled(&addresses), list(names.keys(), SPELLED_MAX)),
+                Some(explained(names)),
+            )
+        },
+        Point {
+            kind: Some(FactKind::Connection),
+            ..Point::new(
+                Shows::FailsHere,
+                format!("from {place} nothing answers at {}", if addresses.len() == 1 { "it" } else { "any of them" }),
+                Some("it resolves and cannot be used".to_owned()),
+            )
+        },
+    ];
+    let mut reached: BTreeMap<&VantageName, BTreeSet<IpAddr>> = BTreeMap::new();
+    for (address, vantages) in names.values().flat_map(|unroutable| &unroutable.proven_at) {
+        for vantage in vantages {
+            reached.entry(vantage).or_default().insert(*address);
+        }
+    }
+    for (vantage, proven) in reached {
+        points.push(Point {
+            from: Some(vantage.clone()),
+            ..Point::new(
+                Shows::SeenElsewhere,
+                format!("{vantage} uses {} without trouble", spelled(&proven)),
+                Some("the path, not the address".to_owned()),
+            )
+        });
+    }
+    if let Some(counterfactual) = counterfactual(names) {
+        let so = match counterfactual.would_help {
+            Help::No => Some("switching the resolver is useless".to_owned()),
+            Help::Yes => Some("switching the resolver may heal".to_owned()),
+            Help::Unknown => None,
+        };
+        let saw = format!("would another resolver help {place}? {}", counterfactual.sentence);
+        points.push(Point::new(Shows::OtherResolver, saw, so));
+    }
+    points
+}
+
+fn node_points(judgement: &NodeJudgement) -> Vec<Point> {
+    let mut points: Vec<Point> = judgement
+        .accusers
+        .iter()
+        .map(|(vantage, verdict)| Point {
+            from: Some(vantage.clone()),
+            ..Point::new(Shows::NodeProbe, format!("from {vantage} it {}", address_phrase(*verdict)), None)
+        })
+        .collect();
+    if !judgement.alive_at.is_empty() {
+        let saw = format!("{} it", plural(&to_texts(&judgement.alive_at), "reaches", "reach"));
+        points.push(Point::new(Shows::NodeProbe, saw, Some("it is alive: the record stays".to_owned())));
+    } else if judgement.verdict.gone() {
+        let domains = list(&judgement.accusing_domains, SPELLED_MAX);
+        let saw = format!("no vantage reaches it; the accusers sit behind {domains}");
+        points.push(Point::new(Shows::NodeProbe, saw, Some("the node, not a path".to_owned())));
+    }
+    points
+}
+
+fn controls_point(subject: &Subject, judgement: &VantageJudgement) -> Point {
+    let (reached, failed) = (&judgement.controls_reached, &judgement.controls_failed);
+    let saw = if reached.is_empty() && failed.is_empty() {
+        format!("{} measured no control lately", subject.name())
+    } else if failed.is_empty() {
+        format!("{} reached {}", subject.name(), list(reached, SPELLED_MAX))
+    } else {
+        format!(
+            "{} did not reach {} ({} of {} reached)",
+            subject.name(),
+            list(failed, SPELLED_MAX),
+            reached.len(),
+            reached.len() + failed.len()
+        )
+    };
+    Point::new(Shows::Control, saw, Some(vantage_sentence(judgement.verdict).to_owned()))
+}
+
+/// `one address pair explains 2 names`.
+fn explained(names: &BTreeMap<DomainName, Unroutable>) -> String {
+    let sets: BTreeSet<&BTreeSet<IpAddr>> = names.values().map(|unroutable| &unroutable.addresses).collect();
+    let addresses = all_addresses(names).len();
+    let what = match (sets.len(), addresses) {
+        (1, 1) => "one address explains".to_owned(),
+        (1, 2) => "one address pair explains".to_owned(),
+        (1, n) => format!("one set of {n} addresses explains"),
+        (_, n) => format!("{n} addresses explain"),
+    };
+    format!("{what} {}", count(names.len(), "name"))
+}
+
+fn witnesses(judgement: &NodeJudgement) -> String {
+    if judgement.verdict.gone() {
+        format!(
+            "{}: {} in {} agree, nobody reaches it",
+            gone_phrase(judgement.verdict),
+            count(judgement.accusers.len(), "vantage"),
+            count(judgement.accusing_domains.len(), "failure domain")
+        )
+    } else {
+        format!(
+            "is alive at {} and dead at {}",
+            list(&judgement.alive_at, SPELLED_MAX),
+            list(judgement.accusers.keys(), SPELLED_MAX)
+        )
+    }
+}
+
+fn gone_phrase(verdict: NodeVerdict) -> &'static str {
+    match verdict {
+        NodeVerdict::DeadEverywhere => "is dead",
+        NodeVerdict::RefusingEverywhere => "refuses connections",
+        NodeVerdict::OpenButDead => "accepts TCP and says nothing",
+        NodeVerdict::ImpostorEverywhere => "shows a stranger's certificate",
+        NodeVerdict::CertInvalidEverywhere => "shows a certificate out of its time",
+        NodeVerdict::Ok | NodeVerdict::UnroutableFromSome | NodeVerdict::InsufficientEvidence => "is not gone",
+    }
+}
+
+fn one_is_unroutable(verdict: AnswerVerdict) -> bool {
+    matches!(verdict, AnswerVerdict::UnroutableHere | AnswerVerdict::DeadEverywhere)
+}
+
+fn all_addresses(names: &BTreeMap<DomainName, Unroutable>) -> BTreeSet<IpAddr> {
+    names.values().flat_map(|unroutable| unroutable.addresses.iter().copied()).collect()
+}
+
+fn reachers(names: &BTreeMap<DomainName, Unroutable>) -> Vec<String> {
+    let vantages: BTreeSet<&VantageName> =
+        names.values().flat_map(|unroutable| unroutable.proven_at.values().flatten()).collect();
+    vantages.into_iter().map(ToString::to_string).collect()
+}
+
+fn to_texts<T: ToString>(items: &[T]) -> Vec<String> {
+    items.iter().map(ToString::to_string).collect()
+}
+
+/// `wan-gw reaches`, `wan-gw and de-fra reach`.
+fn plural(who: &[String], one: &str, many: &str) -> String {
+    match who.len() {
+        0 => format!("nobody {one}"),
+        1 => format!("{} {one}", list(who, SPELLED_MAX)),
+        _ => format!("{} {many}", list(who, SPELLED_MAX)),
+    }
+}
+
+fn spelled(addresses: &BTreeSet<IpAddr>) -> String {
+    list(addresses, SPELLED_MAX)
+}
+
+fn addresses_phrase(addresses: &BTreeSet<IpAddr>) -> String {
+    match addresses.len() {
+        1 => spelled(addresses),
+        n => format!("{n} addresses ({})", spelled(addresses)),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parallax_decide::finding::OtherResolver;
+    use parallax_decide::names::FailureDomain;
+    use parallax_decide::verdict::{AddressVerdict, FleetVerdict, VantageVerdict};
+
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn pair() -> BTreeSet<IpAddr> {
+        [ip("8.6.112.0"), ip("8.47.69.0")].into()
+    }
+
+    fn kazan() -> Subject {
+        Subject::UnroutableAt { vantage: "branch-kazan".parse().unwrap() }
+    }
+
+    fn unroutable(verdicts: &[(&str, AnswerVerdict)]) -> BTreeMap<DomainName, Unroutable> {
+        let one = Unroutable {
+            addresses: pair(),
+            proven_at: [(ip("8.6.112.0"), vec!["wan-gw".parse().unwrap(), "de-fra".parse().unwrap()])].into(),
+            resolvers: verdicts
+                .iter()
+                .map(|(name, verdict)| (name.parse().unwrap(), OtherResolver { verdict: *verdict, addresses: pair() }))
+                .collect(),
+        };
+        ["cdnjs.cloudflare.com", "cdn.tailwindcss.com"].into_iter().map(|name| (name.parse().unwrap(), one.clone())).collect()
+    }
+
+    #[test]
+    fn one_pair_explains_two_names_and_no_resolver_does_better() {
+        let names = unroutable(&[
+            ("doh-cf", AnswerVerdict::UnroutableHere),
+            ("doh-cf-family", AnswerVerdict::UnroutableHere),
+            ("plain-cf", AnswerVerdict::UnroutableHere),
+            ("plain-google", AnswerVerdict::UnroutableHere),
+        ]);
+        let reason = Reason::UnroutableHere { names: names.clone() };
+        assert_eq!(
+            short(&kazan(), &reason),
+            "one address pair explains 2 names; no resolver asked from there does better"
+        );
+        let counterfactual = counterfactual(&names).unwrap();
+        assert_eq!(counterfactual.sentence, "no: 4 of 4 hand out unroutable addresses");
+        assert_eq!(counterfactual.answers.len(), 8);
+        assert_eq!(
+            long(&kazan(), &reason),
+            "DNS answered (NOERROR), but nothing at the answer can be reached from branch-kazan, while de-fra and wan-gw \
+             reach the same addresses."
+        );
+        let points = points(&kazan(), &reason);
+        assert!(points.iter().any(|p| p.so.as_deref() == Some("the path, not the address")));
+        assert!(points.iter().any(|p| p.so.as_deref() == Some("switching the resolver is useless")));
+        assert!(ruled_out(&kazan(), &reason)[1].starts_with("the resolver: 4 of 4"));
+    }
+
+    #[test]
+    fn a_resolver_that_does_better_is_named_and_one_unmeasured_leaves_it_open() {
+        let better = unroutable(&[("doh-cf", AnswerVerdict::UnroutableHere), ("doh-x", AnswerVerdict::Ok)]);
+        assert_eq!(counterfactual(&better).unwrap().sentence, "yes: doh-x gives something usable there");
+        let open = unroutable(&[("a", AnswerVerdict::UnroutableHere), ("b", AnswerVerdict::InsufficientEvidence)]);
+        let open = counterfactual(&open).unwrap();
+        assert_eq!(open.would_help, Help::Unknown);
+        assert_eq!(open.sentence, "not known yet: 1 of 2 give nothing usable, 1 not measured enough");
+        let mixed = unroutable(&[("a", AnswerVerdict::UnroutableHere), ("b", AnswerVerdict::Servfail)]);
+        assert_eq!(counterfactual(&mixed).unwrap().sentence, "no: 2 of 2 give nothing usable there");
+        assert_eq!(counterfactual(&unroutable(&[])).unwrap().would_help, Help::Unknown);
+        assert_eq!(counterfactual(&BTreeMap::new()), None);
+    }
+
+    fn node(verdict: NodeVerdict, alive: &[&str], accusers: &[&str]) -> Reason {
+        let judgement = NodeJudgement {
+            verdict,
+            alive_at: alive.iter().map(|v| v.parse().unwrap()).collect(),
+            accusers: accusers.iter().map(|v| (v.parse().unwrap(), AddressVerdict::Silent)).collect(),
+            accusing_domains: accusers.iter().map(|v| format!("isp-{v}").parse::<FailureDomain>().unwrap()).collect(),
+            suspected_at: Vec::new(),
+            evidence: Vec::new(),
+        };
+        Reason::Node { node: "fi".parse().unwrap(), judgement }
+    }
+
+    #[test]
+    fn a_dead_node_is_told_with_its_witnesses() {
+        let subject = Subject::Service { service: "fi".parse().unwrap() };
+        let reason = node(NodeVerdict::DeadEverywhere, &[], &["branch-kazan", "de-fra", "wan-gw"]);
+        assert_eq!(short(&subject, &reason), "node fi is dead: 3 vantages in 3 failure domains agree, nobody reaches it");
+        assert!(points(&subject, &reason)[0].saw.contains("from branch-kazan it stays silent"));
+        let some = node(NodeVerdict::UnroutableFromSome, &["de-fra"], &["branch-kazan"]);
+        assert_eq!(short(&subject, &some), "node fi is alive at de-fra and dead at branch-kazan");
+        assert_eq!(ruled_out(&subject, &some), ["a dead node: de-fra reached it since"]);
+    }
+
+    #[test]
+    fn every_reason_says_something() {
+        let vantage = VantageJudgement {
+            verdict: VantageVerdict::UplinkDown,
+            controls_reached: Vec::new(),
+            controls_failed: vec!["control-a".parse().unwrap()],
+            last_report_at: None,
+            evidence: Vec::new(),
+        };
+        let subject = Subject::Vantage { vantage: "branch-ufa".parse().unwrap() };
+        let reason = Reason::Vantage { judgement: vantage };
+        assert!(short(&subject, &reason).contains("it accuses nobody"));
+        assert!(points(&subject, &reason)[0].saw.contains("did not reach control-a (0 of 1 reached)"));
+        for verdict in FleetVerdict::ALL {
+            assert!(!long(&Subject::Fleet, &Reason::Fleet { verdict: *verdict }).is_empty());
+        }
+        let dead = Reason::DeadEverywhere { vantages: ["a".parse().unwrap(), "b".parse().unwrap()].into(), addresses: pair() };
+        assert!(long(&Subject::Name { name: "x.test".parse().unwrap() }, &dead).contains("the answer is dead, not the path"));
+        for verdict in AnswerVerdict::ALL {
+            let reason = Reason::AnswerUnusable { verdict: *verdict, addresses: pair(), dead: pair() };
+            assert!(long(&kazan(), &reason).ends_with('.'));
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Verdicts as states, short words and sentences.
+
+use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, FleetVerdict, NodeVerdict, VantageVerdict};
+
+use super::State;
+
+/// What the cell of an answer looks like.
+#[must_use]
+pub fn answer_state(verdict: AnswerVerdict) -> State {
+    match verdict {
+        AnswerVerdict::Ok | AnswerVerdict::SteeredByVantage => State::Usable,
+        AnswerVerdict::PartlyDead => State::Partial,
+        AnswerVerdict::UnroutableHere | AnswerVerdict::DeadEverywhere => State::Unroutable,
+        AnswerVerdict::NotObtained
+        | AnswerVerdict::Servfail
+        | AnswerVerdict::Refused
+        | AnswerVerdict::Denied
+        | AnswerVerdict::CanaryGone
+        | AnswerVerdict::Empty => State::NoAnswer,
+        AnswerVerdict::Filtered | AnswerVerdict::Private | AnswerVerdict::Impostor => State::WrongContent,
+        AnswerVerdict::InsufficientEvidence | AnswerVerdict::FamilyUnusable => State::Unobserved,
+    }
+}
+
+/// An answer's verdict in a word or two.
+#[must_use]
+pub fn answer_word(verdict: AnswerVerdict) -> &'static str {
+    match verdict {
+        AnswerVerdict::Ok => "usable",
+        AnswerVerdict::SteeredByVantage => "usable, own addresses",
+        AnswerVerdict::PartlyDead => "partly dead",
+        AnswerVerdict::UnroutableHere => "unroutable",
+        AnswerVerdict::DeadEverywhere => "dead everywhere",
+        AnswerVerdict::NotObtained => "no answer",
+        AnswerVerdict::Servfail => "SERVFAIL",
+        AnswerVerdict::Refused => "refused",
+        AnswerVerdict::Denied => "NXDOMAIN here",
+        AnswerVerdict::CanaryGone => "name gone",
+        AnswerVerdict::Empty => "empty answer",
+        AnswerVerdict::Filtered => "filtered",
+        AnswerVerdict::Private => "private address",
+        AnswerVerdict::Impostor => "impostor",
+        AnswerVerdict::InsufficientEvidence => "not enough evidence",
+        AnswerVerdict::FamilyUnusable => "other family only",
+    }
+}
+
+/// What an answer's verdict means, as a sentence about the answer.
+#[must_use]
+pub fn answer_sentence(verdict: AnswerVerdict) -> &'static str {
+    match verdict {
+        AnswerVerdict::Ok => "every address of the answer that was tried works",
+        AnswerVerdict::SteeredByVantage => {
+            "the answer works, and differs from what other vantages are given: normal for a CDN"
+        }
+        AnswerVerdict::PartlyDead => "some addresses of the answer work and some do not",
+        AnswerVerdict::UnroutableHere => {
+            "DNS answered, nothing at the answer can be reached from there, and other vantages reach these same addresses"
+        }
+        AnswerVerdict::DeadEverywhere => "DNS answered, and nothing at the answer can be reached from anywhere that tried",
+        AnswerVerdict::NotObtained => "the resolver gave no answer",
+        AnswerVerdict::Servfail => "the resolver answered SERVFAIL",
+        AnswerVerdict::Refused => "the resolver refused the question",
+        AnswerVerdict::Denied => "the resolver says that the name does not exist, and another resolver answers it",
+        AnswerVerdict::CanaryGone => "every resolver says that the name does not exist",
+        AnswerVerdict::Empty => "the resolver answered without an address",
+        AnswerVerdict::Filtered => "the answer is 0.0.0.0 or ::, as filters give it",
+        AnswerVerdict::Private => "the answer holds a special-purpose address, which a public name cannot have",
+        AnswerVerdict::Impostor => "whoever answers at the addresses has a certificate for something else",
+        AnswerVerdict::InsufficientEvidence => "too few agreeing probes to say anything",
+        AnswerVerdict::FamilyUnusable => "the answer holds only addresses of a family this place does not have; no fault",
+    }
+}
+
+/// A vantage's standing in a word or two.
+#[must_use]
+pub fn vantage_word(verdict: VantageVerdict) -> &'static str {
+    match verdict {
+        VantageVerdict::Ok => "ok",
+        VantageVerdict::Silent => "silent",
+        VantageVerdict::Unmeasured => "unmeasured",
+        VantageVerdict::UplinkDown => "uplink down",
+        VantageVerdict::Intercepted => "intercepted",
+        VantageVerdict::Degraded => "degraded",
+    }
+}
+
+/// What a vantage's standing means for everything else it says.
+#[must_use]
+pub fn vantage_sentence(verdict: VantageVerdict) -> &'static str {
+    match verdict {
+        VantageVerdict::Ok => "its controls pass; what it reports counts",
+        VantageVerdict::Silent => "no report lately; nothing is known from there",
+        VantageVerdict::Unmeasured => "no control was measured lately; its failures do not count",
+        VantageVerdict::UplinkDown => "its own uplink is down: no control was reached; it accuses nobody",
+        VantageVerdict::Intercepted => {
+            "something on its path accepts every connection; only what TLS proves counts"
+        }
+        VantageVerdict::Degraded => "most of its controls fail; its failures do not count",
+    }
+}
+
+/// Whether a cell of that vantage may show more than "unobserved".
+#[must_use]
+pub fn vantage_speaks(verdict: VantageVerdict) -> bool {
+    match verdict {
+        VantageVerdict::Ok | VantageVerdict::Intercepted | VantageVerdict::Degraded => true,
+        VantageVerdict::Silent | VantageVerdict::Unmeasured | VantageVerdict::UplinkDown => false,
+    }
+}
+
+/// What a vantage finds at an address, as the end of "from there it …".
+#[must_use]
+pub fn address_phrase(verdict: AddressVerdict) -> &'static str {
+    match verdict {
+        AddressVerdict::Ok => "completes TLS with the right certificate",
+        AddressVerdict::OkUnproven => "accepts TCP (TLS is not asked of it)",
+        AddressVerdict::Refused => "refuses connections",
+        AddressVerdict::Silent => "stays silent",
+        AddressVerdict::OpenButDead => "accepts TCP and then says nothing",
+        AddressVerdict::Impostor => "shows a stranger's certificate",
+        AddressVerdict::CertTime => "shows a certificate out of its time",
+        AddressVerdict::RefusedByPolicy => "may not be contacted, by its owner's policy",
+        AddressVerdict::FamilyUnavailable => "is of a family the place does not have",
+        AddressVerdict::Unmeasured => "was not measured enough",
+    }
+}
+
+/// A node's verdict, as the end of "node fi …".
+#[must_use]
+pub fn node_phrase(verdict: NodeVerdict) -> &'static str {
+    match verdict {
+        NodeVerdict::Ok => "is alive",
+        NodeVerdict::UnroutableFromSome => "is alive, and cannot be reached from some places",
+        NodeVerdict::InsufficientEvidence => "cannot be judged: too few witnesses",
+        NodeVerdict::ImpostorEverywhere => "shows a stranger's certificate everywhere",
+        NodeVerdict::CertInvalidEverywhere => "shows a certificate out of its time everywhere",
+        NodeVerdict::OpenButDead => "accepts TCP everywhere and then says nothing",
+        NodeVerdict::RefusingEverywhere => "refuses connections everywhere",
+        NodeVerdict::DeadEverywhere => "is dead from everywhere that may judge",
+    }
+}
+
+/// What the fleet's verdict means.
+#[must_use]
+pub fn fleet_sentence(verdict: FleetVerdict) -> &'static str {
+    match verdict {
+        FleetVerdict::Ok => "at least one vantage reports and passes its controls",
+        FleetVerdict::CoordinatorIsolated => {
+            "no vantage reports: the coordinator itself may be cut off, so nothing is judged and nothing changed"
+        }
+        FleetVerdict::ControlsFailed => {
+            "vantages report and none of them reaches a control: nothing is judged and nothing changed"
+        }
+    }
+}
+
+/// A short name for the kind of an incident: the word of the verdict it rests on, made readable.
+/// Words of a newer version stay as they are.
+#[must_use]
+pub fn kind_title(kind: &str) -> String {
+    if kind == AnswerVerdict::InsufficientEvidence.word() {
+        return "insufficient evidence".to_owned();
+    }
+    if let Some(verdict) = AnswerVerdict::from_word(kind) {
+        return match verdict {
+            AnswerVerdict::UnroutableHere => "unroutable answer".to_owned(),
+            AnswerVerdict::DeadEverywhere => "answer dead everywhere".to_owned(),
+            AnswerVerdict::PartlyDead => "answer partly dead".to_owned(),
+            AnswerVerdict::NotObtained => "no answer".to_owned(),
+            AnswerVerdict::Private => "private address in the answer".to_owned(),
+            AnswerVerdict::Filtered => "filtered answer".to_owned(),
+            AnswerVerdict::Impostor => "impostor at the answer".to_owned(),
+            AnswerVerdict::Ok
+            | AnswerVerdict::SteeredByVantage
+            | AnswerVerdict::Servfail
+            | AnswerVerdict::Refused
+            | AnswerVerdict::Denied
+            | AnswerVerdict::CanaryGone
+            | AnswerVerdict::Empty
+            | AnswerVerdict::InsufficientEvidence
+            | AnswerVerdict::FamilyUnusable => answer_word(verdict).to_owned(),
+        };
+    }
+    if let Some(verdict) = NodeVerdict::from_word(kind) {
+        return match verdict {
+            NodeVerdict::Ok => "node ok",
+            NodeVerdict::UnroutableFromSome => "node unroutable from some",
+            NodeVerdict::InsufficientEvidence => "insufficient evidence",
+            NodeVerdict::ImpostorEverywhere => "impostor node",
+            NodeVerdict::CertInvalidEverywhere => "node certificate invalid",
+            NodeVerdict::OpenButDead => "node open but dead",
+            NodeVerdict::RefusingEverywhere => "node refusing",
+            NodeVerdict::DeadEverywhere => "node dead",
+        }
+        .to_owned();
+    }
+    if let Some(verdict) = VantageVerdict::from_word(kind) {
+        return format!("vantage {}", vantage_word(verdict));
+    }
+    if let Some(verdict) = FleetVerdict::from_word(kind) {
+        return match verdict {
+            FleetVerdict::Ok => "fleet ok",
+            FleetVerdict::CoordinatorIsolated => "coordinator isolated",
+            FleetVerdict::ControlsFailed => "all controls failed",
+        }
+        .to_owned();
+    }
+    kind.replace('_', " ")
+}
+
+/// The state an incident's kind is drawn with.
+#[must_use]
+pub fn kind_state(kind: &str) -> State {
+    if let Some(verdict) = AnswerVerdict::from_word(kind) {
+        return answer_state(verdict);
+    }
+    match NodeVerdict::from_word(kind) {
+        Some(NodeVerdict::Ok) => State::Usable,
+        Some(NodeVerdict::UnroutableFromSome) => State::Partial,
+        Some(NodeVerdict::ImpostorEverywhere | NodeVerdict::CertInvalidEverywhere) => State::WrongContent,
+        Some(NodeVerdict::DeadEverywhere | NodeVerdict::OpenButDead | NodeVerdict::RefusingEverywhere) => {
+            State::NoAnswer
+        }
+        Some(NodeVerdict::InsufficientEvidence) | None => State::Unobserved,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_usable_answer_looks_usable_or_partial_and_no_other_does() {
+        for verdict in AnswerVerdict::ALL {
+            let shown = matches!(answer_state(*verdict), State::Usable | State::Partial);
+            assert_eq!(shown, verdict.usable(), "{verdict}");
+        }
+    }
+
+    #[test]
+    fn kinds_read_as_words_and_unknown_ones_survive() {
+        assert_eq!(kind_title("answer_unroutable_here"), "unroutable answer");
+        assert_eq!(kind_title("node_dead_everywhere"), "node dead");
+        assert_eq!(kind_title("vantage_uplink_down"), "vantage uplink down");
+        assert_eq!(kind_title("freeze_controls_failed"), "all controls failed");
+        assert_eq!(kind_title("something_new"), "something new");
+        assert_eq!(kind_state("vantage_silent"), State::Unobserved);
+        assert_eq!(kind_state("answer_unroutable_here"), State::Unroutable);
+        for kind in NodeVerdict::ALL {
+            assert!(!kind_title(kind.word()).contains('_'));
+        }
+    }
+}

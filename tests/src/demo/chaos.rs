@@ -1,0 +1,96 @@
+//! Killing our programs in mid-story: power cuts at named moments, for the end-to-end tests.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::lab::layout::{Place, VANTAGES};
+
+/// Named moments of the stories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Right after the branch was handed the pair.
+    PairHanded,
+    /// The verdict is there, the pin perhaps not yet.
+    Unroutable,
+    /// All names are pinned and proven.
+    Pinned,
+    /// The native answers are back.
+    NativeBack,
+    /// Right after the node went dark.
+    NodeDark,
+    /// The verdict is there, the record perhaps not yet changed.
+    NodeDead,
+    /// The record has moved.
+    Repointed,
+    /// The node is back.
+    NodeBack,
+}
+
+const MOMENTS: [(&str, Moment); 8] = [
+    ("pair-handed", Moment::PairHanded),
+    ("unroutable", Moment::Unroutable),
+    ("pinned", Moment::Pinned),
+    ("native-back", Moment::NativeBack),
+    ("node-dark", Moment::NodeDark),
+    ("node-dead", Moment::NodeDead),
+    ("repointed", Moment::Repointed),
+    ("node-back", Moment::NodeBack),
+];
+
+/// Who is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Victim {
+    /// The coordinator.
+    Coordinator,
+    /// The agent of a vantage.
+    Agent(Place),
+}
+
+impl fmt::Display for Victim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Coordinator => f.write_str("coordinator"),
+            Self::Agent(place) => write!(f, "agent {}", place.name()),
+        }
+    }
+}
+
+/// One kill -9 with the restart that follows. Written `VICTIM@MOMENT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blow {
+    /// When.
+    pub moment: Moment,
+    /// Who.
+    pub victim: Victim,
+}
+
+impl FromStr for Blow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (victim, moment) = text.split_once('@').ok_or("write it VICTIM@MOMENT")?;
+        let known = || MOMENTS.map(|(word, _)| word).join(", ");
+        let moment = MOMENTS.iter().find(|(word, _)| *word == moment).map(|(_, m)| *m);
+        let moment = moment.ok_or_else(|| format!("the moments are {}", known()))?;
+        let place = VANTAGES.into_iter().find(|p| p.name() == victim);
+        let victim = match (victim, place) {
+            ("coordinator", _) => Victim::Coordinator,
+            (_, Some(place)) => Victim::Agent(place),
+            (_, None) => return Err("the victim is `coordinator` or a vantage".to_owned()),
+        };
+        Ok(Self { moment, victim })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blows_are_written_victim_at_moment() {
+        let blow: Blow = "wan-gw@node-dark".parse().unwrap();
+        assert_eq!(blow, Blow { moment: Moment::NodeDark, victim: Victim::Agent(Place::Wan) });
+        assert!("hq@node-dark".parse::<Blow>().is_err());
+        assert!("coordinator@teatime".parse::<Blow>().unwrap_err().contains("node-dead"));
+    }
+}

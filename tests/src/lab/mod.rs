@@ -1,0 +1,22 @@
+//! A small internet on one machine: places, public servers, and switches for what goes wrong between them.
+//!
+//! In the order things happen: [`enter`] decides which world is possible and enters it; [`layout`] says who lives
+//! where; [`topology`] builds the network of the namespace world, [`map`] the map files of the loopback world;
+//! [`certs`] and [`servers`] bring the public internet up; [`world`] is all of it together; [`faults`] are its
+//! switches; [`fleet`] runs our own programs in it; [`look`] shows what a place sees.
+
+pub mod blackhole;
+pub mod certs;
+pub mod enter;
+pub mod faults;
+pub mod fleet;
+pub mod layout;
+pub mod look;
+pub mod map;
+pub mod process;
+pub mod programs;
+pub mod run_dir;
+pub mod self_check;
+pub mod servers;
+pub mod topology;
+pub mod world;
