@@ -197,17 +197,17 @@ select incident_id, at, 1 as rank, id as item, 'incident' as source, null::bigin
        what, detail
 from incident_event
 union all
-select p.incident_id, e.at, 2, e.id, 'plan', e.plan_id, p.vantage, e.what, e.detail
+select p.incident_id, e.at, 3, e.id, 'plan', e.plan_id, p.vantage, e.what, e.detail
 from plan_event e join plan p on p.id = e.plan_id
 union all
-select p.incident_id, f.seen_at, 3, f.resolution_id, 'proof', f.plan_id, f.vantage, 'seen',
+select p.incident_id, f.seen_at, 2, f.resolution_id, 'proof', f.plan_id, f.vantage, 'seen',
        jsonb_build_object('resolution', f.resolution_id, 'connection', f.connection_id,
                           'after_s', round(extract(epoch from f.seen_at - p.applied_at), 3))
 from plan_proof f join plan p on p.id = f.plan_id;
 comment on view v_timeline is 'Everything that happened in an incident: its own events, each step of its plans, each vantage''s proof. Order by at, rank, item.';
 comment on column v_timeline.incident_id is 'Incident: v_incident.id.';
 comment on column v_timeline.at is 'When.';
-comment on column v_timeline.rank is 'Order within one moment: 1 incident, 2 plan, 3 proof.';
+comment on column v_timeline.rank is 'Order within one moment: 1 incident, 2 proof, 3 plan.';
 comment on column v_timeline.item is 'Order within one moment and source.';
 comment on column v_timeline.source is 'incident, plan or proof.';
 comment on column v_timeline.plan_id is 'Plan the step belongs to; null: none.';

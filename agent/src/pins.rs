@@ -140,6 +140,8 @@ impl<D: Driver> Pins<D> {
         }
         match order.what {
             What::Read { name } => match self.read(&name, deadline).await {
+                // What is no set of ours must not look like nothing.
+                Ok(reading @ Reading::Foreign { .. }) => Done::new(Outcome::Conflict, reading.to_string()),
                 Ok(reading) => Done { found: addresses(&reading), ..Done::new(Outcome::Read, reading.to_string()) },
                 Err(done) => done,
             },
@@ -211,13 +213,16 @@ impl<D: Driver> Pins<D> {
     }
 
     async fn unpin(&self, journal: &mut Journal, name: DomainName, expects: Addresses, deadline: Instant) -> Done {
-        let ttl_s = journal.pins.get(&name).map_or(0, |held| held.ttl_s);
-        if let Some(held) = journal.pins.get_mut(&name) {
-            // From here on it is no longer written again, whatever happens to this call.
-            held.leaving = true;
-            if let Err(done) = self.save(journal) {
-                return done;
+        let ttl_s = match journal.pins.get_mut(&name).filter(|held| held.addresses == expects) {
+            Some(held) => {
+                // From here on it is no longer written again, whatever happens to this call.
+                held.leaving = true;
+                held.ttl_s
             }
+            None => return self.not_ours(&name, deadline).await,
+        };
+        if let Err(done) = self.save(journal) {
+            return done;
         }
         let done = self.apply(&Change::Unpin { name: name.clone(), expects, ttl_s }, deadline).await;
         match done.outcome {
@@ -229,6 +234,19 @@ impl<D: Driver> Pins<D> {
             Outcome::Uncertain | Outcome::Failed | Outcome::Refused | Outcome::Read => {}
         }
         done
+    }
+
+    /// What to say of an unpin for a name that the journal does not hold: the owner's own data is
+    /// never taken away, whatever it says.
+    async fn not_ours(&self, name: &DomainName, deadline: Instant) -> Done {
+        match self.read(name, deadline).await {
+            Ok(Reading::Nothing) => Done::new(Outcome::Already, "nothing is pinned"),
+            Ok(reading) => {
+                let detail = format!("the name holds {reading}, which this agent did not put there; it is left alone");
+                Done { found: addresses(&reading), ..Done::new(Outcome::Conflict, detail) }
+            }
+            Err(done) => done,
+        }
     }
 
     async fn read(&self, name: &DomainName, deadline: Instant) -> Result<Reading, Done> {

@@ -277,8 +277,9 @@ pub struct Situation<'a> {
     pub plans: &'a [PlanRecord],
     /// What each service's record holds.
     pub records: &'a BTreeMap<ServiceName, Record>,
-    /// Returns of the same subject within the policy's relapse window: how often it relapsed.
-    pub relapses: u32,
+    /// How often each name or service relapsed within the policy's relapse window: returns that a
+    /// later remedy of the same one followed.
+    pub relapses: &'a BTreeMap<String, u32>,
 }
 
 /// Plans for one incident: a decision for each name or service it affects.
@@ -316,10 +317,12 @@ impl Situation<'_> {
         self.plans.iter().filter(move |record| record.plan.item == item)
     }
 
-    /// The earliest moment of a return after a change at `changed_at`.
-    fn dwell_until(&self, changed_at: Timestamp) -> Timestamp {
+    /// The earliest moment of a return of `item` after a change at `changed_at`: the dwell, doubled
+    /// by each relapse up to `dwell_max`.
+    fn dwell_until(&self, item: &str, changed_at: Timestamp) -> Timestamp {
         let policy = &self.topology.policy;
-        let factor = 1_u32.checked_shl(self.relapses.min(16)).unwrap_or(u32::MAX);
+        let relapses = self.relapses.get(item).copied().unwrap_or(0);
+        let factor = 1_u32.checked_shl(relapses.min(16)).unwrap_or(u32::MAX);
         changed_at.plus(policy.dwell.saturating_mul(factor).min(policy.dwell_max.max(policy.dwell)))
     }
 

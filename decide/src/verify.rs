@@ -8,7 +8,7 @@ use crate::fold::{Fold, Says, says};
 use crate::judge::{Judgement, live_resolver};
 use crate::names::{DomainName, VantageName};
 use crate::observation::{Family, ObservationId, ResolutionOutcome, Target};
-use crate::plan::PlanRecord;
+use crate::plan::{PlanPurpose, PlanRecord};
 use crate::time::Timestamp;
 use crate::topology::Topology;
 
@@ -21,8 +21,9 @@ pub struct Seen {
     pub at: Timestamp,
     /// Shows the answer.
     pub resolution: ObservationId,
-    /// Shows that it can be used.
-    pub connection: ObservationId,
+    /// Shows that it can be used; `None` only for a rollback, which restores what was there before,
+    /// usable or not.
+    pub connection: Option<ObservationId>,
 }
 
 /// How far the proof has come.
@@ -59,7 +60,7 @@ pub fn verify(topology: &Topology, fold: &Fold, judgement: &Judgement, record: &
     let mut seen = Vec::new();
     let mut missing = Vec::new();
     for vantage in concerned(topology, judgement, record) {
-        match sees(topology, fold, &record.plan.change, vantage, applied_at) {
+        match sees(topology, fold, record, vantage, applied_at) {
             Some(sight) => seen.push(sight),
             None => missing.push(vantage.clone()),
         }
@@ -97,10 +98,11 @@ fn concerned<'a>(topology: &'a Topology, judgement: &'a Judgement, record: &'a P
 fn sees(
     topology: &Topology,
     fold: &Fold,
-    change: &Change,
+    record: &PlanRecord,
     vantage: &VantageName,
     applied_at: Timestamp,
 ) -> Option<Seen> {
+    let change = &record.plan.change;
     let live = live_resolver(topology)?;
     let state = fold.vantage(vantage)?;
     let name: &DomainName = change.name();
@@ -116,6 +118,14 @@ fn sees(
         let run = state.reach.get(&(Target::Name(name.clone()), *address))?;
         let (at, id) = run.last_success?;
         (at >= applied_at && says(run.outcome) == Says::Usable).then_some((at, id))
-    })?;
-    Some(Seen { vantage: vantage.clone(), at: answer.at.max(used.0), resolution: answer.id, connection: used.1 })
+    });
+    if used.is_none() && record.plan.purpose != PlanPurpose::Rollback {
+        return None;
+    }
+    Some(Seen {
+        vantage: vantage.clone(),
+        at: used.map_or(answer.at, |(at, _)| at.max(answer.at)),
+        resolution: answer.id,
+        connection: used.map(|(_, id)| id),
+    })
 }

@@ -57,7 +57,7 @@ pub async fn run(decision: &Decision, arguments: &[OsString], page: Option<Page>
     let code = match ended {
         Some(status) => enter::exit_code(status),
         None => {
-            eprintln!("\nstopping; removing everything that was made");
+            let _ = writeln!(std::io::stderr(), "\nstopping; removing everything that was made");
             drop(lifeline);
             if tokio::time::timeout(STOP_PATIENCE, child.wait()).await.is_err() {
                 child.start_kill().context("killing the inner process")?;
@@ -73,8 +73,6 @@ pub async fn run(decision: &Decision, arguments: &[OsString], page: Option<Page>
     if keep {
         eprintln!("kept: {}", directory.keep().display());
     }
-    // Output is complete before the prompt returns.
-    std::io::stdout().flush()?;
     Ok(code)
 }
 

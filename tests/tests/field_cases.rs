@@ -40,7 +40,8 @@ fn build_our_programs() {
             Some(profile) => profile,
         };
         let mut command = Command::new(cargo);
-        command.args(["build", "--quiet", "--profile", profile, "-p", "parallax-coordinator", "-p", "parallax-agent"]);
+        // The whole workspace, as the entry script builds it: another selection would compile everything again.
+        command.args(["build", "--quiet", "--profile", profile, "--workspace", "--bins"]);
         command.args(["--features", "parallax-agent/lab"]).current_dir(env!("CARGO_MANIFEST_DIR"));
         assert!(command.status().unwrap().success(), "building parallax and parallax-agent failed");
     });

@@ -152,6 +152,17 @@ async fn the_owners_own_data_is_not_adopted() {
     tokio::time::advance(LIFE * 2).await;
     pins.tick().await;
     assert_eq!(found(&pins), Some(standing(GOOD)));
+    assert_eq!(unpin(&pins).await, Outcome::Conflict, "it says what our pin would say, and is not ours");
+    assert_eq!(found(&pins), Some(standing(GOOD)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_set_of_addresses_does_not_look_like_nothing() {
+    let state = tempfile::tempdir().unwrap();
+    let pins = open(state.path());
+    pins.driver.inner().data.insert(name(), Reading::Foreign { what: "a CNAME".into() });
+    let report = order(&pins, 1, What::Read { name: name() }).await;
+    assert_eq!((report.outcome, report.detail.as_str()), (Outcome::Conflict, "a CNAME"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -220,8 +220,8 @@ mod tests {
         let authority = Authority::new();
         let mut config = authority.server("dns.example");
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let server = accept(config, async |stream| {
-            let service = hyper::service::service_fn(async |request: Request<Incoming>| {
+        let server = accept(config, |stream| async move {
+            let service = hyper::service::service_fn(|request: Request<Incoming>| async move {
                 assert_eq!(request.version(), Version::HTTP_2);
                 let query = request.into_body().collect().await?.to_bytes();
                 let body = Full::new(Bytes::from(answer(&query, "8.6.112.0")));

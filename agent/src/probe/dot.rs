@@ -91,7 +91,7 @@ mod tests {
     #[tokio::test]
     async fn a_good_endpoint_answers_and_every_stage_is_timed() {
         let authority = Authority::new();
-        let server = accept(authority.server("dot.example"), async |mut stream| {
+        let server = accept(authority.server("dot.example"), |mut stream| async move {
             let length = usize::from(stream.read_u16().await.unwrap());
             let mut query = vec![0; length];
             stream.read_exact(&mut query).await.unwrap();
@@ -112,11 +112,11 @@ mod tests {
         let (refused, trace) = ask_at(refused_port(), &authority).await;
         assert_eq!((refused, trace.stage), (Err(StageOutcome::Refused), Stage::Tcp));
 
-        let other_name = accept(authority.server("other.example"), async |_| {}).await;
+        let other_name = accept(authority.server("other.example"), |_| async {}).await;
         let (failed, trace) = ask_at(other_name, &authority).await;
         assert_eq!((failed, trace.stage), (Err(StageOutcome::Certificate), Stage::Tls));
 
-        let closes = accept(authority.server("dot.example"), async |mut stream| {
+        let closes = accept(authority.server("dot.example"), |mut stream| async move {
             stream.read_u16().await.unwrap();
         })
         .await;

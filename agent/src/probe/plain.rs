@@ -72,20 +72,14 @@ pub async fn ask(
 /// The exchange over UDP. Replies with another id or question are ignored; so are those from
 /// another address, by the kernel, since the socket is connected.
 async fn datagrams(socket: &UdpSocket, question: &Question, limit: Duration) -> Result<Reply, StageOutcome> {
-    let send = async |edns: bool| -> Result<u16, StageOutcome> {
-        let id = message_id().map_err(|_| StageOutcome::OwnTrouble)?;
-        let bytes = question.message(id, edns).ok_or(StageOutcome::OwnTrouble)?;
-        socket.send(&bytes).await.map_err(|error| trouble(&error).stage())?;
-        Ok(id)
-    };
     let again_at = now() + limit / 2;
-    let mut ids = vec![send(true).await?];
+    let mut ids = vec![send(socket, question, true).await?];
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     loop {
         let received = tokio::select! {
             received = socket.recv(&mut buffer) => received,
             () = sleep_until(again_at), if ids.len() == 1 => {
-                ids.push(send(false).await?);
+                ids.push(send(socket, question, false).await?);
                 continue;
             }
         };
@@ -99,7 +93,7 @@ async fn datagrams(socket: &UdpSocket, question: &Question, limit: Duration) -> 
             }
         }
         match verdict {
-            Ok(reply) if reply.format_error && ids.len() == 1 => ids.push(send(false).await?),
+            Ok(reply) if reply.format_error && ids.len() == 1 => ids.push(send(socket, question, false).await?),
             Ok(reply) => return Ok(reply),
             Err(Unfit::Malformed) => return Err(StageOutcome::Malformed),
             Err(Unfit::NotOurs) => {
@@ -107,6 +101,14 @@ async fn datagrams(socket: &UdpSocket, question: &Question, limit: Duration) -> 
             }
         }
     }
+}
+
+/// Sends the question once; the id that the reply must have.
+async fn send(socket: &UdpSocket, question: &Question, edns: bool) -> Result<u16, StageOutcome> {
+    let id = message_id().map_err(|_| StageOutcome::OwnTrouble)?;
+    let bytes = question.message(id, edns).ok_or(StageOutcome::OwnTrouble)?;
+    socket.send(&bytes).await.map_err(|error| trouble(&error).stage())?;
+    Ok(id)
 }
 
 /// The exchange over a stream: messages with a two-byte length before each (RFC 1035, 4.2.2).
@@ -213,8 +215,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_cut_reply_is_asked_again_over_tcp_which_may_dribble() {
-        let (socket, address) = server().await;
-        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+        // The same port on both protocols may be taken by somebody else on one of them.
+        let (socket, address, listener) = loop {
+            let (socket, address) = server().await;
+            if let Ok(listener) = tokio::net::TcpListener::bind(address).await {
+                break (socket, address, listener);
+            }
+        };
         tokio::spawn(async move {
             let mut buffer = [0; 512];
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();

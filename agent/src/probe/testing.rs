@@ -23,9 +23,13 @@ pub(crate) fn limits() -> Limits {
     }
 }
 
-/// A port where nobody listens.
+/// A port where nobody listens, and nobody will: it stays bound until the process ends.
 pub(crate) fn refused_port() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    std::mem::forget(socket);
+    address
 }
 
 /// A port that leaves every SYN unanswered: its backlog of zero is filled with one connection.

@@ -161,22 +161,30 @@ impl Rounds {
         failed: bool,
         probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, (Measured, bool)> + Send + 'static,
     ) {
+        if assignment.schedule.burst_gaps.is_empty() {
+            return;
+        }
         if !self.bursts.lock().unwrap_or_else(PoisonError::into_inner).starts(&subject, failed) {
             return;
         }
         let (rounds, assignment) = (Arc::clone(self), Arc::clone(assignment));
         tokio::spawn(async move {
             let ending = Ending { rounds: Arc::clone(&rounds), subject, recovered: false };
-            rounds.burst(&assignment, ending, probe).await;
+            if !rounds.burst(&assignment, ending, probe).await {
+                // The closing half of the sandwich: failures count only when the vantage's own
+                // uplink is shown to work after them, and that shall not wait for the grid.
+                rounds.start(Kind::Controls, &assignment);
+            }
         });
     }
 
+    /// Probes after each gap until one succeeds; whether one did.
     async fn burst(
         self: &Arc<Self>,
         assignment: &Assignment,
         mut ending: Ending,
         probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, (Measured, bool)>,
-    ) {
+    ) -> bool {
         for gap in &assignment.schedule.burst_gaps {
             sleep(*gap).await;
             let Some(place) = self.place().await else { continue };
@@ -185,9 +193,10 @@ impl Rounds {
             self.recorder.record(Reason::CONFIRM, &measured);
             if !failed {
                 ending.recovered = true;
-                return;
+                break;
             }
         }
+        ending.recovered
     }
 }
 

@@ -165,7 +165,13 @@ async fn a_first_failure_is_confirmed_at_once_and_only_the_first() {
     let tried = world.told().1;
     assert_eq!(
         tried,
-        ["[8, 6, 112, 0] Scheduled Refused", "[8, 6, 112, 0] Confirm Refused", "[8, 6, 112, 0] Confirm Refused"]
+        [
+            "[8, 6, 112, 0] Scheduled Refused",
+            "[8, 6, 112, 0] Confirm Refused",
+            "[8, 6, 112, 0] Confirm Refused",
+            "negative NetUnreachable"
+        ],
+        "failures count only with a control after them"
     );
     world.round(Kind::Canaries, &assignment).await;
     tokio::time::sleep(Duration::from_secs(20)).await;

@@ -5,25 +5,28 @@ use std::fmt::Write;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use parallax_decide::time::Timestamp;
 use parallax_decide::verdict::VantageVerdict;
 use sqlx::PgConnection;
 
-use crate::store::freeze;
+use crate::report::matrix::SEEN_SLACK;
 use crate::store::read::counts::{Counts, counts};
 use crate::store::read::now::{VantageNow, vantages};
+use crate::store::{configured, database_now, freeze};
 use crate::web::desk::Desk;
 
 /// The numbers. Without the database only `parallax_database_up 0` and what is known without it.
 pub async fn metrics(State(desk): State<Desk>) -> Response {
     let read = desk.read(async |connection: &mut PgConnection| {
+        let now = database_now(connection).await?;
+        let heard_since = now.minus(configured::read(connection).await?.policy.silent_after() + SEEN_SLACK);
         let counted = counts(connection).await?;
-        let vantages = vantages(connection).await?;
         let frozen = freeze::current(connection).await?.is_some();
-        Ok((counted, vantages, frozen))
+        Ok(Numbers { counts: counted, vantages: vantages(connection).await?, frozen, heard_since })
     });
     let connected: Vec<String> = desk.app().hub.connected().into_iter().map(|one| one.vantage.to_string()).collect();
     let body = match read.await {
-        Ok((counted, vantages, frozen)) => exposition(Some((&counted, &vantages, frozen)), &connected),
+        Ok(numbers) => exposition(Some(&numbers), &connected),
         Err(trouble) => {
             // The scrape itself succeeds, so that the alert names the database and not this process.
             trouble.log();
@@ -33,7 +36,16 @@ pub async fn metrics(State(desk): State<Desk>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], body).into_response()
 }
 
-fn exposition(read: Option<(&Counts, &[VantageNow], bool)>, connected: &[String]) -> String {
+/// What a scrape reads.
+struct Numbers {
+    counts: Counts,
+    vantages: Vec<VantageNow>,
+    frozen: bool,
+    /// A vantage that was last heard before this is silent, whatever was judged of it then.
+    heard_since: Timestamp,
+}
+
+fn exposition(read: Option<&Numbers>, connected: &[String]) -> String {
     let mut out = String::new();
     let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, String)]| {
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -58,7 +70,10 @@ fn exposition(read: Option<(&Counts, &[VantageNow], bool)>, connected: &[String]
         "Agents connected to this coordinator.",
         &one(connected.len().to_string()),
     );
-    let Some((counts, vantages, frozen)) = read else { return out };
+    let Some(Numbers { counts, vantages, frozen, heard_since }) = read else { return out };
+    let up = |v: &VantageNow| {
+        v.standing == Some(VantageVerdict::Ok) && v.last_seen_at.is_some_and(|at| at >= *heard_since)
+    };
     let by_vantage = |value: &dyn Fn(&VantageNow) -> Option<String>| {
         let samples = vantages.iter().filter_map(|v| Some((labels(&[("vantage", &v.name)]), value(v)?)));
         samples.collect::<Vec<_>>()
@@ -67,7 +82,7 @@ fn exposition(read: Option<(&Counts, &[VantageNow], bool)>, connected: &[String]
         "parallax_up",
         "gauge",
         "Whether the vantage reports and passes its controls (verdict vantage_ok).",
-        &by_vantage(&|v| Some(u8::from(v.standing == Some(VantageVerdict::Ok)).to_string())),
+        &by_vantage(&|v| Some(u8::from(up(v)).to_string())),
     );
     family(
         "parallax_last_seen_timestamp_seconds",
@@ -108,7 +123,7 @@ fn exposition(read: Option<(&Counts, &[VantageNow], bool)>, connected: &[String]
         "parallax_failover_frozen",
         "gauge",
         "Whether an operator stopped every write.",
-        &one(u8::from(frozen).to_string()),
+        &one(u8::from(*frozen).to_string()),
     );
     out
 }
@@ -132,12 +147,31 @@ mod tests {
             refused: vec![("a\"b\\c\nd".to_owned(), 2)],
             ..Counts::default()
         };
-        let text = exposition(Some((&counts, &[], true)), &["wan-gw".to_owned()]);
+        let silent = VantageNow {
+            name: "branch-kazan".to_owned(),
+            first_seen_at: None,
+            last_seen_at: Some(Timestamp(1_500)),
+            agent_version: None,
+            revoked_at: None,
+            configured: true,
+            standing: Some(VantageVerdict::Ok),
+            standing_since: None,
+            judgement: None,
+            observations_missing: 0,
+            observations_refused: 0,
+        };
+        let heard = VantageNow { name: "wan-gw".to_owned(), last_seen_at: Some(Timestamp(2_000)), ..silent.clone() };
+        let vantages = vec![silent, heard];
+        let numbers = Numbers { counts, vantages, frozen: true, heard_since: Timestamp(2_000) };
+        let text = exposition(Some(&numbers), &["wan-gw".to_owned()]);
         for line in [
             "parallax_incidents_open{kind=\"answer_unroutable_here\"} 1",
             "parallax_ingest_observations_total 42",
             "parallax_ingest_refused_total{reason=\"a\\\"b\\\\c\\nd\"} 2",
             "parallax_failover_frozen 1",
+            "parallax_up{vantage=\"branch-kazan\"} 0",
+            "parallax_up{vantage=\"wan-gw\"} 1",
+            "parallax_last_seen_timestamp_seconds{vantage=\"branch-kazan\"} 1.500",
             "parallax_vantages_connected 1",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");

@@ -197,9 +197,9 @@ pub async fn read(connection: &mut PgConnection, zone: &Zone) -> Result<Failover
     let holds = last_holds(&mut *connection).await?;
     let changes = rows::plans_newest(&mut *connection, CHANGES_MAX).await?;
     let frozen = freeze::current(&mut *connection).await?.map(Frozen::from);
-    let window = std::time::Duration::from_secs(configured.policy.fresh_for_s);
+    let fresh = at.minus(configured.policy.fresh_for());
     let answers = match configured.live_resolver() {
-        Some(live) => now::answers(connection, live, window).await?,
+        Some(live) => now::answers(connection, live, fresh).await?,
         None => Vec::new(),
     };
     let services = configured.services.iter().map(|(name, offered)| {

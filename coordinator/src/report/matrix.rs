@@ -29,7 +29,7 @@ const RECENT_MAX: i64 = 20;
 const RECENT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A session is heard from every few seconds; the database notes it to within two.
-const SEEN_SLACK: Duration = Duration::from_secs(5);
+pub const SEEN_SLACK: Duration = Duration::from_secs(5);
 
 /// The picture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -247,14 +247,14 @@ impl Cell {
 pub async fn read(connection: &mut PgConnection) -> Result<Matrix, StoreError> {
     let at = database_now(&mut *connection).await?;
     let configured = configured::read(&mut *connection).await?;
-    let window = Duration::from_secs(configured.policy.fresh_for_s);
+    let fresh = at.minus(configured.policy.fresh_for());
     let vantages = now::vantages(&mut *connection).await?;
     let cells = now::cells(&mut *connection).await?;
     let answers = match configured.live_resolver() {
-        Some(live) => now::answers(&mut *connection, live, window).await?,
+        Some(live) => now::answers(&mut *connection, live, fresh).await?,
         None => Vec::new(),
     };
-    let reached = now::reached(&mut *connection, window).await?;
+    let reached = now::reached(&mut *connection, fresh).await?;
     let pins = rows::pins(&mut *connection).await?;
     let records = rows::records_set(&mut *connection).await?;
     let incidents = summary::read(&mut *connection, &configured, at.minus(RECENT), at, RECENT_MAX).await?;
@@ -436,7 +436,7 @@ impl Facts<'_> {
 
     fn incident(&self, vantage: &VantageNow, name: &str) -> Option<i64> {
         let concerns = |incident: &&Summary| {
-            let here = incident.place == format!("{} only", vantage.name) || incident.place == "across vantages";
+            let here = incident.vantage.as_ref().is_none_or(|only| *only == vantage.name);
             here && incident.members.iter().any(|member| member == name)
         };
         self.open.iter().find(concerns).map(|incident| incident.id)

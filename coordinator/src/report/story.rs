@@ -123,7 +123,7 @@ pub async fn read(connection: &mut PgConnection, id: IncidentId, zone: &Zone) ->
     let configured = configured::read(&mut *connection).await?;
     let plans = rows::plans_of(&mut *connection, &[id]).await?;
     let evidence_total = rows::evidence_count(&mut *connection, id).await?;
-    let cited = rows::evidence(&mut *connection, id).await?;
+    let cited = rows::evidence(&mut *connection, &row).await?;
     let timeline = rows::timeline(connection, id).await?;
 
     let found = row.subject.as_ref().zip(row.finding.as_ref().map(|finding| &finding.reason));
@@ -251,7 +251,8 @@ fn measured_text(row: &EvidenceRow) -> Option<String> {
                 (Some(attempts), Some(connected)) if attempts > 1 => format!(" ({connected} of {attempts} attempts connected)"),
                 _ => String::new(),
             };
-            format!("{target} for {subject}: {ended}{took}{tries}")
+            let about = subject.strip_prefix("node:").map_or_else(|| subject.to_owned(), |node| format!("node {node}"));
+            format!("{target} for {about}: {ended}{took}{tries}")
         }
         "endpoint_check" => {
             let ended = match (row.stage.as_deref().and_then(Stage::from_word), StageOutcome::from_word(word)) {

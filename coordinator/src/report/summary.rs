@@ -25,7 +25,9 @@ pub struct Summary {
     pub title: String,
     /// What it is drawn as.
     pub state: State,
-    /// Where it holds.
+    /// The one vantage it holds at; none: wider.
+    pub vantage: Option<String>,
+    /// Where it holds, in words.
     pub place: String,
     /// What it is about.
     pub about: String,
@@ -65,6 +67,7 @@ impl Summary {
             kind: row.kind.clone(),
             title: verdict::kind_title(&row.kind),
             state: verdict::kind_state(&row.kind),
+            vantage: row.subject.as_ref().and_then(|subject| subject.vantage()).map(ToString::to_string),
             place,
             about,
             members: row.members.clone(),

@@ -9,6 +9,7 @@ use super::moment::Zone;
 use super::story::Story;
 use super::summary::Summary;
 use crate::words::State;
+use parallax_decide::names::DomainName;
 
 /// Columns prose is wrapped at.
 const WIDTH: usize = 100;
@@ -193,27 +194,27 @@ pub fn story(story: &Story, style: &Style) -> String {
     paragraph(&mut out, "About", &format!("{} ({})", one.about, one.place));
     paragraph(&mut out, "Conclusion", &story.conclusion);
     let numbered = story.why.iter().enumerate().map(|(i, why)| {
-        let mut text = format!("{} {}", i + 1, why.saw);
+        let mut text = why.saw.clone();
         if let Some(so) = &why.so {
             text.push_str(&format!(" -> {so}"));
         }
         if !why.observations.is_empty() {
             let ids: Vec<String> = why.observations.iter().map(|id| format!("#{id}")).collect();
-            text.push_str(&format!("   evidence {}", ids.join(" ")));
-            if why.more > 0 {
-                text.push_str(&format!(" and {} more", why.more));
-            }
+            let more = if why.more > 0 { format!(" and {} more", why.more) } else { String::new() };
+            text.push_str(&format!(" [evidence {}{more}]", ids.join(" ")));
         }
-        text
+        (format!("{} ", i + 1), text)
     });
-    paragraphs(&mut out, "Why so sure", numbered);
+    rows(&mut out, "Why so sure", numbered);
     if let Some(other) = &story.another_resolver {
         paragraph(&mut out, "Resolver", &format!("would another one help? {}", other.sentence));
-        let given = other.answers.iter().map(|given| {
+        let given = other.grouped().into_iter().map(|(given, names)| {
             let addresses: Vec<String> = given.addresses.iter().map(ToString::to_string).collect();
-            format!("  {} for {}: {} {}", given.resolver, given.name, given.words, addresses.join(", "))
+            let names: Vec<&str> = names.into_iter().map(DomainName::as_str).collect();
+            let said = format!("{} {} for {}", given.words, addresses.join(", "), names.join(", "));
+            (format!("  {:<12} ", given.resolver.as_str()), said)
         });
-        paragraphs(&mut out, "", given);
+        rows(&mut out, "", given);
     }
     paragraphs(&mut out, "Ruled out", story.ruled_out.iter().cloned());
     if story.plans.is_empty() {
@@ -221,18 +222,20 @@ pub fn story(story: &Story, style: &Style) -> String {
     } else {
         let did = story.plans.iter().map(|plan| {
             let when = style.zone.clock(plan.line.at.0);
-            let mut text = format!("{when} plan {} {}: {}", plan.line.plan, plan.line.purpose, change_text(&plan.line));
+            let mut text = format!("plan {} {}: {}", plan.line.plan, plan.line.purpose, change_text(&plan.line));
             text.push_str(&format!(", because {}", plan.line.reason));
-            text
+            (format!("{when}  "), text)
         });
-        paragraphs(&mut out, "Did", did);
+        rows(&mut out, "Did", did);
     }
+    let lanes = story.timeline.iter().map(|step| step.lane.chars().count()).max().unwrap_or(0);
     let skipped = story.timeline.len().saturating_sub(STEPS_SHOWN);
     let steps = story.timeline.iter().skip(skipped).map(|step| {
         let plan = step.plan.map(|plan| format!("plan {plan} ")).unwrap_or_default();
-        format!("{} {:>9}  {}: {plan}{}", style.zone.clock(step.at.0), step.after(), step.lane, step.text)
+        let when = format!("{} {:>8}  {:<lanes$}  ", style.zone.clock(step.at.0), step.after(), step.lane);
+        (when, format!("{plan}{}", step.text))
     });
-    paragraphs(&mut out, "Timeline", steps);
+    rows(&mut out, "Timeline", steps);
     paragraphs(&mut out, "Not known", story.not_known.iter().cloned());
     let mut label = "Check again";
     for check in &story.check {
@@ -274,7 +277,7 @@ pub fn failover(failover: &Failover, style: &Style) -> String {
     if failover.services.is_empty() {
         out.push_str("No service is configured: add `nodes:` and `services:` to parallax.yaml.\n");
     } else {
-        let heads = ["SERVICE", "NATIVE", "SERVES", "SINCE", "CHANGES", "MODE", "DRIVER", "WHY"].map(str::to_owned);
+        let heads = ["SERVICE", "NATIVE", "SERVES", "SINCE", "CHANGES", "MODE", "DRIVER"].map(str::to_owned);
         let plain = |text: String| (State::Usable, text);
         let rows: Vec<Vec<(State, String)>> = failover
             .services
@@ -293,21 +296,24 @@ pub fn failover(failover: &Failover, style: &Style) -> String {
                     plain(format!("{}/{}", one.changes_made, one.changes_max)),
                     plain(one.mode.to_owned()),
                     plain(one.driver.clone()),
-                    plain(one.incident.map_or_else(|| one.reason.clone(), |id| format!("#{id} {}", one.reason))),
                 ]
             })
             .collect();
         table(&mut out, &heads, &rows, &Style { colour: false, ..style.clone() });
-        for one in failover.services.iter().filter(|one| one.waits.is_some()) {
-            let _ = writeln!(out, "{}: {}", one.name, one.waits.as_deref().unwrap_or_default());
+        out.push('\n');
+        for one in &failover.services {
+            let incident = one.incident.map(|id| format!("#{id} ")).unwrap_or_default();
+            let waits = one.waits.as_ref().map(|waits| format!("; {waits}")).unwrap_or_default();
+            paragraph(&mut out, &one.name, &format!("{incident}{}{waits}", one.reason));
         }
     }
     if !failover.changes.is_empty() {
-        out.push_str("\nLast plans\n");
-        for line in &failover.changes {
-            let when = style.zone.date_time(line.at.0);
-            let _ = writeln!(out, "  {when}  plan {} {} #{}: {}", line.plan, line.purpose, line.incident, change_text(line));
-        }
+        out.push('\n');
+        let lines = failover.changes.iter().map(|line| {
+            let text = format!("plan {} {} #{}: {}", line.plan, line.purpose, line.incident, change_text(line));
+            (format!("{}  ", style.zone.minute(line.at.0)), text)
+        });
+        rows(&mut out, "Last plans", lines);
     }
     out
 }
@@ -320,12 +326,23 @@ fn paragraphs(out: &mut String, label: &str, items: impl IntoIterator<Item = Str
     }
 }
 
+/// Rows under one label, each with a fixed beginning and a wrapped rest.
+fn rows(out: &mut String, label: &str, items: impl IntoIterator<Item = (String, String)>) {
+    let mut label = label;
+    for (beginning, text) in items {
+        row_of(out, label, &beginning, &text, beginning.chars().count());
+        label = "";
+    }
+}
+
 /// A labelled paragraph, wrapped, with a hanging indent.
 fn paragraph(out: &mut String, label: &str, text: &str) {
-    let mut line = format!("  {label:<width$}", width = INDENT - 2);
-    let hang = text.len() - text.trim_start().len() + 2;
+    row_of(out, label, "", text, 2);
+}
+
+fn row_of(out: &mut String, label: &str, beginning: &str, text: &str, hang: usize) {
+    let mut line = format!("  {label:<width$}{beginning}", width = INDENT - 2);
     let mut empty = true;
-    let _ = write!(line, "{}", &text[..text.len() - text.trim_start().len()]);
     for word in text.split_whitespace() {
         if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
             out.push_str(line.trim_end());

@@ -50,7 +50,7 @@ pub(crate) struct Teller {
     pub(crate) connection: sqlx::pool::PoolConnection<sqlx::Postgres>,
     pub(crate) now: Timestamp,
     boot: Uuid,
-    sequence: i64,
+    sequences: BTreeMap<VantageName, i64>,
 }
 
 fn name(text: &str) -> DomainName {
@@ -76,7 +76,7 @@ impl Teller {
         let configured = Configured::of(&app.config.load());
         configured::write(&mut connection, &configured).await.unwrap();
         let now = database_now(&mut connection).await.unwrap();
-        Self { app, connection, now, boot: Uuid::new_v4(), sequence: 0 }
+        Self { app, connection, now, boot: Uuid::new_v4(), sequences: BTreeMap::new() }
     }
 
     pub(crate) fn conn(&mut self) -> &mut PgConnection {
@@ -98,7 +98,9 @@ impl Teller {
         let place: VantageName = place.parse().unwrap();
         let row = vantage::find_or_make(self.conn(), &place).await.unwrap();
         vantage::greeted(self.conn(), row.id, "0.1.0").await.unwrap();
-        self.sequence += 1;
+        let sequence = self.sequences.entry(place).or_insert(0);
+        *sequence += 1;
+        let sequence = *sequence;
         let content = Ok(NewObservation {
             late: false,
             age: Duration::from_secs(seconds),
@@ -108,7 +110,7 @@ impl Teller {
             fact,
             detail: json!({}),
         });
-        let items = vec![Item { sequence: self.sequence, content }];
+        let items = vec![Item { sequence, content }];
         let delivery = Delivery { vantage: row.id, boot: self.boot, received: monotonic(), items, stray: Vec::new() };
         commit(self.conn(), &[delivery]).await.unwrap();
         let newest = sqlx::query_scalar::<_, i64>("select max(id) from observation").fetch_one(self.conn()).await;
@@ -333,7 +335,7 @@ impl Teller {
             let target = Target::Name(made.change.name().clone());
             let connection = self.connected(place, target, to[0], ConnectionOutcome::TlsOk, seconds - 3).await;
             last = applied.plus(Duration::from_millis(1_300 * (i as u64 + 1)));
-            let sight = Seen { vantage: place.parse().unwrap(), at: last, resolution, connection };
+            let sight = Seen { vantage: place.parse().unwrap(), at: last, resolution, connection: Some(connection) };
             plan::seen(self.conn(), plan_id, &[sight]).await.unwrap();
         }
         assert!(plan::verified(self.conn(), plan_id, last).await.unwrap());

@@ -119,6 +119,12 @@ impl Care {
         }
     }
 
+    /// [`Self::fresh_for_s`] as a span.
+    #[must_use]
+    pub fn fresh_for(&self) -> Duration {
+        Duration::from_secs(self.fresh_for_s)
+    }
+
     /// [`Self::silent_after_s`] as a span.
     #[must_use]
     pub fn silent_after(&self) -> Duration {

@@ -149,7 +149,7 @@ pub async fn change(
     let members: Vec<String> = finding.members.iter().cloned().collect();
     sqlx::query!(
         "update incident set kind = $2, conclusion = $3,
-                members = (select array_agg(m order by m) from (select unnest(members) union select unnest($4::text[])) as a(m))
+                members = array(select unnest(members) union select unnest($4::text[]) order by 1)
          where id = $1 and closed_at is null",
         id.0,
         finding.kind,
@@ -231,9 +231,7 @@ pub async fn count_changes(connection: &mut PgConnection, id: IncidentId) -> Res
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn last_holds(
-    connection: &mut PgConnection,
-) -> Result<BTreeMap<(IncidentId, String), Value>, StoreError> {
+pub async fn last_holds(connection: &mut PgConnection) -> Result<BTreeMap<(IncidentId, String), Value>, StoreError> {
     let rows = sqlx::query!(
         r#"select distinct on (e.incident_id, e.detail ->> 'item')
                   e.incident_id, e.detail ->> 'item' as "item!", e.detail -> 'why' as "why!: Value"

@@ -3,180 +3,22 @@
 use std::collections::BTreeMap;
 
 use parallax_decide::incident::IncidentId;
-use parallax_decide::names::{DriverName, VantageName};
-use parallax_decide::plan::{Plan, PlanId, PlanPurpose, PlanRecord, PlanStatus};
+use parallax_decide::names::VantageName;
+use parallax_decide::plan::{Plan, PlanId, PlanPurpose, PlanStatus};
 use parallax_decide::time::Timestamp;
 use parallax_decide::topology::Mode;
 use parallax_decide::verify::Seen;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::PgConnection;
-use time::OffsetDateTime;
 
-use super::{StoreError, offset, timestamp};
+use super::{StoreError, offset};
 
-/// What stands in `approved_by` when the policy lets automation act.
-pub const APPROVED_BY_POLICY: &str = "policy";
+pub use step::Step;
+pub use stored::{APPROVED_BY_POLICY, StoredPlan, mode_word, of_open_incidents};
 
-/// A plan with what only the store knows about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredPlan {
-    /// The plan and where it stands.
-    pub record: PlanRecord,
-    /// Who approved it.
-    pub approved_by: Option<String>,
-    /// When a pin was last renewed.
-    pub renewed_at: Option<Timestamp>,
-    /// Whether it was stored that its proof failed.
-    pub proof_failed: bool,
-}
-
-impl StoredPlan {
-    /// Whether a person approved it.
-    #[must_use]
-    pub fn approved_by_person(&self) -> bool {
-        self.approved_by.as_deref().is_some_and(|by| by != APPROVED_BY_POLICY)
-    }
-}
-
-/// A step of a plan, in its journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// Written before the change is sent.
-    Intent,
-    /// What the driver found.
-    Read,
-    /// Written and read back.
-    Applied,
-    /// Stood already.
-    Already,
-    /// Somebody else's data was there.
-    Conflict,
-    /// A guard, the server or the branch's owner said no.
-    Refused,
-    /// The driver failed; nothing was changed.
-    Failed,
-    /// Perhaps applied.
-    Uncertain,
-    /// A vantage's clients see and use it.
-    Proof,
-    /// Nobody did in time.
-    ProofFailed,
-    /// Everybody concerned does.
-    Verified,
-    /// Another holder of the lease goes on with it.
-    TakenOver,
-    /// A pin's life was extended.
-    Renewed,
-    /// Not applied in time.
-    Expired,
-}
-
-impl Step {
-    /// The word in SQL.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Intent => "intent",
-            Self::Read => "read",
-            Self::Applied => "applied",
-            Self::Already => "already",
-            Self::Conflict => "conflict",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-            Self::Uncertain => "uncertain",
-            Self::Proof => "proof",
-            Self::ProofFailed => "proof_failed",
-            Self::Verified => "verified",
-            Self::TakenOver => "taken_over",
-            Self::Renewed => "renewed",
-            Self::Expired => "expired",
-        }
-    }
-}
-
-struct Row {
-    id: i64,
-    incident_id: i64,
-    epoch: i64,
-    created_at: OffsetDateTime,
-    expires_at: OffsetDateTime,
-    purpose: String,
-    undoes: Option<i64>,
-    driver: String,
-    vantage: Option<String>,
-    subject: String,
-    change: Value,
-    reason: Value,
-    mode: String,
-    approved_by: Option<String>,
-    status: String,
-    applied_at: Option<OffsetDateTime>,
-    verified_at: Option<OffsetDateTime>,
-    renewed_at: Option<OffsetDateTime>,
-    proof_failed: bool,
-}
-
-impl TryFrom<Row> for StoredPlan {
-    type Error = StoreError;
-
-    fn try_from(row: Row) -> Result<Self, StoreError> {
-        let bad = |column, why: String| StoreError::content("plan", column, row.id, why);
-        let unknown = |word: &str| format!("'{word}' is not a word this version knows");
-        let plan = Plan {
-            purpose: PlanPurpose::from_word(&row.purpose).ok_or_else(|| bad("purpose", unknown(&row.purpose)))?,
-            undoes: row.undoes.map(PlanId),
-            driver: row.driver.parse::<DriverName>().map_err(|error| bad("driver", error.to_string()))?,
-            vantage: row
-                .vantage
-                .map(|name| name.parse::<VantageName>())
-                .transpose()
-                .map_err(|error| bad("vantage", error.to_string()))?,
-            item: row.subject,
-            change: read(row.change).map_err(|why| bad("change", why))?,
-            reason: read(row.reason).map_err(|why| bad("reason", why))?,
-            expires_at: timestamp(row.expires_at),
-            mode: mode(&row.mode).ok_or_else(|| bad("mode", unknown(&row.mode)))?,
-        };
-        let record = PlanRecord {
-            id: PlanId(row.id),
-            incident: IncidentId(row.incident_id),
-            epoch: row.epoch,
-            created_at: timestamp(row.created_at),
-            status: PlanStatus::from_word(&row.status).ok_or_else(|| bad("status", unknown(&row.status)))?,
-            applied_at: row.applied_at.map(timestamp),
-            verified_at: row.verified_at.map(timestamp),
-            plan,
-        };
-        let renewed_at = row.renewed_at.map(timestamp);
-        Ok(Self { record, approved_by: row.approved_by, renewed_at, proof_failed: row.proof_failed })
-    }
-}
-
-/// Every plan of the open incidents, oldest first.
-///
-/// # Errors
-/// When the database refuses, or a row holds what this version cannot read.
-pub async fn of_open_incidents(connection: &mut PgConnection) -> Result<Vec<StoredPlan>, StoreError> {
-    sqlx::query_as!(
-        Row,
-        r#"select p.id, p.incident_id, p.epoch, p.created_at, p.expires_at, p.purpose, p.undoes, p.driver, p.vantage,
-                  p.subject, p.change, p.reason, p.mode, p.approved_by, p.status, p.applied_at, p.verified_at,
-                  (select max(e.at) from plan_event e where e.plan_id = p.id and e.what = $1) as renewed_at,
-                  exists (select from plan_event e where e.plan_id = p.id and e.what = $2) as "proof_failed!"
-           from plan p join incident i on i.id = p.incident_id
-           where i.closed_at is null
-           order by p.id"#,
-        Step::Renewed.word(),
-        Step::ProofFailed.word()
-    )
-    .fetch_all(connection)
-    .await?
-    .into_iter()
-    .map(StoredPlan::try_from)
-    .collect()
-}
+mod step;
+mod stored;
 
 /// Stores a new plan, approved by the policy when it may act by itself, else proposed. `None`:
 /// another plan of the same driver is on its way. Part of a transaction.
@@ -341,7 +183,7 @@ pub async fn seen(connection: &mut PgConnection, id: PlanId, seen: &[Seen]) -> R
             sight.vantage.as_str(),
             offset(sight.at),
             sight.resolution.0,
-            sight.connection.0
+            sight.connection.map(|id| id.0)
         )
         .execute(&mut *connection)
         .await?;
@@ -352,47 +194,34 @@ pub async fn seen(connection: &mut PgConnection, id: PlanId, seen: &[Seen]) -> R
     Ok(new)
 }
 
-/// How often each incident key's subject went back to native since this time: of its items the one
-/// that did so most often.
+/// How often each name or service of an incident's key relapsed since a moment: its returns that a
+/// later remedy of the same one followed, by key and then by name or service.
 ///
 /// # Errors
-/// When the database refuses.
-pub async fn returns_since(
+/// The database refuses.
+pub async fn relapses_since(
     connection: &mut PgConnection,
     since: Timestamp,
-) -> Result<BTreeMap<String, u32>, StoreError> {
+) -> Result<BTreeMap<String, BTreeMap<String, u32>>, StoreError> {
     let rows = sqlx::query!(
-        r#"select key, max(n) as "n!" from (
-               select i.key, count(*) as n
-               from plan p join incident i on i.id = p.incident_id
-               where p.purpose = $2 and p.applied_at > $1
-               group by i.key, p.subject
-           ) as returns
-           group by key"#,
+        r#"select i.key, back.subject, count(*) as "n!"
+           from plan back join incident i on i.id = back.incident_id
+           where back.purpose = $2 and back.applied_at > $1 and exists (
+               select from plan again join incident j on j.id = again.incident_id
+               where j.key = i.key and again.subject = back.subject and again.purpose = $3
+                   and again.applied_at > back.applied_at)
+           group by i.key, back.subject"#,
         offset(since),
-        PlanPurpose::Return.word()
+        PlanPurpose::Return.word(),
+        PlanPurpose::Remedy.word()
     )
     .fetch_all(connection)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.key, u32::try_from(row.n).unwrap_or(u32::MAX))).collect())
-}
-
-/// The word of a mode in SQL.
-#[must_use]
-pub fn mode_word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Observe => "observe",
-        Mode::Propose => "propose",
-        Mode::Act => "act",
+    let mut relapses: BTreeMap<String, BTreeMap<String, u32>> = BTreeMap::new();
+    for row in rows {
+        relapses.entry(row.key).or_default().insert(row.subject, u32::try_from(row.n).unwrap_or(u32::MAX));
     }
-}
-
-fn mode(word: &str) -> Option<Mode> {
-    [Mode::Observe, Mode::Propose, Mode::Act].into_iter().find(|mode| mode_word(*mode) == word)
-}
-
-fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
-    serde_json::from_value(value).map_err(|error| error.to_string())
+    Ok(relapses)
 }
 
 fn write(column: &'static str, value: &impl Serialize) -> Result<Value, StoreError> {

@@ -30,12 +30,15 @@ impl Asker {
         let policy = &moment.topology.policy;
         let repeat = policy.k_min.max(1);
         let gap = policy.span_min / repeat.saturating_sub(1).max(1);
-        let probe = schedule.attempt_at.last().copied().unwrap_or_default() + schedule.connect_timeout + schedule.tls_timeout;
+        let probe =
+            schedule.attempt_at.last().copied().unwrap_or_default() + schedule.connect_timeout + schedule.tls_timeout;
         for ask in self.asked.due(moment.topology, asks, moment.now) {
             let Ask { vantage, target, address } = ask;
             let deadline = (gap + probe).saturating_mul(repeat) + TASK_MARGIN;
             let work = Work::Connect { target, address, repeat, gap };
-            if let Err(error) = moment.app.hub.send_task(&vantage, Task { purpose: Purpose::CrossCheck, deadline, work }) {
+            if let Err(error) =
+                moment.app.hub.send_task(&vantage, Task { purpose: Purpose::CrossCheck, deadline, work })
+            {
                 tracing::debug!(%error, "a cross-check was not sent");
             }
         }

@@ -106,7 +106,7 @@ impl Engine {
         let Memory { reader, detector, steward, planner, executor, verifier, renewer, asker } = memory;
         let judgement = judge(topology, reader.fold(), now);
         let moment = Moment {
-            app: &**app,
+            app,
             topology,
             fold: reader.fold(),
             judgement: &judgement,

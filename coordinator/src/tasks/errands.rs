@@ -126,7 +126,8 @@ impl Errands {
 
     /// Sends a plan to its driver.
     pub(crate) fn change(&mut self, record: &PlanRecord) {
-        let (app, drivers, epoch, record) = (Arc::clone(&self.app), Arc::clone(&self.drivers), self.epoch, record.clone());
+        let (app, drivers, epoch, record) =
+            (Arc::clone(&self.app), Arc::clone(&self.drivers), self.epoch, record.clone());
         self.start(About::Plan(record.id), async move {
             let outcome = change(&app, &drivers, epoch, &record).await;
             Done::Changed { plan: record.id, outcome, at: app.clock.now() }
@@ -135,7 +136,8 @@ impl Errands {
 
     /// Sends a standing pin again, so that its agent keeps it.
     pub(crate) fn renew(&mut self, record: &PlanRecord) {
-        let (app, drivers, epoch, record) = (Arc::clone(&self.app), Arc::clone(&self.drivers), self.epoch, record.clone());
+        let (app, drivers, epoch, record) =
+            (Arc::clone(&self.app), Arc::clone(&self.drivers), self.epoch, record.clone());
         self.start(About::Plan(record.id), async move {
             let outcome = change(&app, &drivers, epoch, &record).await;
             Done::Renewed { plan: record.id, outcome, at: app.clock.now() }

@@ -22,9 +22,9 @@ use serde_json::{Value, json};
 use super::errands::{Errands, Outcome};
 use super::moment::Moment;
 use super::readings::{Found, Readings, Spot};
+use crate::store::StoreError;
 use crate::store::incident::{self, Happened};
 use crate::store::plan::{self, Step, StoredPlan};
-use crate::store::StoreError;
 
 /// First pause before a plan is looked at again; doubled each time.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -172,7 +172,9 @@ impl Executor {
         let step = match outcome {
             Outcome::Applied => Step::Applied,
             Outcome::Already => Step::Already,
-            Outcome::Conflict(why) => return self.end(moment, record, PlanStatus::Yielded, &json!({ "why": why })).await,
+            Outcome::Conflict(why) => {
+                return self.end(moment, record, PlanStatus::Yielded, &json!({ "why": why })).await;
+            }
             Outcome::Refused(why) | Outcome::Failed(why) => {
                 return self.end(moment, record, PlanStatus::Failed, &json!({ "why": why })).await;
             }
@@ -199,7 +201,13 @@ impl Executor {
     }
 
     /// Journals that nobody knows yet, or that nothing could be sent; it is tried again.
-    async fn again(&mut self, moment: &Moment<'_>, record: &PlanRecord, step: Step, why: &str) -> Result<(), StoreError> {
+    async fn again(
+        &mut self,
+        moment: &Moment<'_>,
+        record: &PlanRecord,
+        step: Step,
+        why: &str,
+    ) -> Result<(), StoreError> {
         let mut transaction = moment.begin().await?;
         plan::event(&mut transaction, record.id, moment.now, step, &json!({ "why": why, "again": true })).await?;
         transaction.commit().await?;
@@ -282,7 +290,12 @@ fn refusals(moment: &Moment<'_>, stored: &StoredPlan, found: &Found) -> BTreeSet
 }
 
 /// Journals the change, then sends it.
-async fn send(moment: &Moment<'_>, record: &PlanRecord, found: &Found, errands: &mut Errands) -> Result<(), StoreError> {
+async fn send(
+    moment: &Moment<'_>,
+    record: &PlanRecord,
+    found: &Found,
+    errands: &mut Errands,
+) -> Result<(), StoreError> {
     let again = record.status == PlanStatus::Applying;
     let mut transaction = moment.begin().await?;
     if !plan::advance(&mut transaction, record.id, record.status, PlanStatus::Applying).await? {

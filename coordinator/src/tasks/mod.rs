@@ -30,8 +30,6 @@ mod errands;
 mod executor;
 mod moment;
 mod planner;
-#[cfg(test)]
-mod played;
 mod reader;
 mod readings;
 mod renewer;
@@ -42,8 +40,6 @@ mod supervision;
 #[cfg(test)]
 mod tests;
 mod verifier;
-#[cfg(test)]
-mod world;
 
 /// Pause between renewals: a fifth of the lease's life, so that four may fail.
 const RENEW_EVERY: Duration = Duration::from_secs(1);

@@ -87,9 +87,9 @@ impl Planner {
         }
         let since = moment.now.minus(moment.topology.policy.relapse_window);
         let mut connection = moment.app.pool.acquire().await?;
-        let relapses = store::plan::returns_since(&mut connection, since).await?;
+        let relapses = store::plan::relapses_since(&mut connection, since).await?;
         drop(connection);
-        let mut stored = false;
+        let (mut stored, none) = (false, BTreeMap::new());
         for incident in open {
             let plans: Vec<PlanRecord> = moment.of(incident.id).map(|stored| stored.record.clone()).collect();
             let situation = Situation {
@@ -99,7 +99,7 @@ impl Planner {
                 incident,
                 plans: &plans,
                 records,
-                relapses: relapses.get(&incident.subject.key()).copied().unwrap_or(0),
+                relapses: relapses.get(&incident.subject.key()).unwrap_or(&none),
             };
             for decision in plan::plan(situation) {
                 stored |= match decision {
@@ -164,7 +164,8 @@ impl Planner {
         let Some(id) = store::plan::insert(&mut transaction, incident, moment.epoch, moment.now, &plan).await? else {
             return Ok(false);
         };
-        let detail = json!({ "plan": id, "item": plan.item, "purpose": plan.purpose, "mode": plan.mode, "change": plan.change });
+        let detail =
+            json!({ "plan": id, "item": plan.item, "purpose": plan.purpose, "mode": plan.mode, "change": plan.change });
         store::incident::event(&mut transaction, incident, moment.now, Happened::Planned, &detail).await?;
         transaction.commit().await?;
         tracing::info!(plan = id.0, incident = incident.0, item = %plan.item, purpose = %plan.purpose, mode = ?plan.mode, "plan made");
@@ -172,7 +173,13 @@ impl Planner {
     }
 
     /// Writes why nothing is planned, if that is news.
-    async fn hold(&mut self, moment: &Moment<'_>, incident: IncidentId, item: String, why: Why) -> Result<bool, StoreError> {
+    async fn hold(
+        &mut self,
+        moment: &Moment<'_>,
+        incident: IncidentId,
+        item: String,
+        why: Why,
+    ) -> Result<bool, StoreError> {
         let why = serde_json::to_value(why)
             .map_err(|error| StoreError::content("incident_event", "detail", incident.0, error))?;
         let key = (incident, item);
@@ -263,7 +270,8 @@ mod tests {
             (&[Failed; 30], Some(3600)),
         ];
         for (statuses, wait_s) in cases {
-            let plans: Vec<PlanRecord> = statuses.iter().zip(1..).map(|(status, id)| record(id, *status, 100)).collect();
+            let plans: Vec<PlanRecord> =
+                statuses.iter().zip(1..).map(|(status, id)| record(id, *status, 100)).collect();
             let until = failed_lately(&plans, "fi").map(|(_, until)| until);
             assert_eq!(until, wait_s.map(|s| Timestamp((100 + s) * 1000)), "{statuses:?}");
             assert_eq!(failed_lately(&plans, "de"), None);

@@ -28,7 +28,10 @@ pub(crate) struct Reader {
 impl Reader {
     /// Starts so far back that everything that can still matter is read again.
     pub(crate) fn new(policy: &Policy, now: Timestamp) -> Self {
-        Self { fold: Fold::listening_since(now), position: Position::since(now.minus(looks_back(policy) + REBUILD_MARGIN)) }
+        Self {
+            fold: Fold::listening_since(now),
+            position: Position::since(now.minus(looks_back(policy) + REBUILD_MARGIN)),
+        }
     }
 
     /// The state that judging reads.
@@ -37,7 +40,11 @@ impl Reader {
     }
 
     /// Folds what is new. False: there is more.
-    pub(crate) async fn read(&mut self, connection: &mut PgConnection, topology: &Topology) -> Result<bool, StoreError> {
+    pub(crate) async fn read(
+        &mut self,
+        connection: &mut PgConnection,
+        topology: &Topology,
+    ) -> Result<bool, StoreError> {
         for _ in 0..PAGES_MAX {
             let page = observations_after(connection, self.position, PAGE_MAX).await?;
             for observation in &page {

@@ -144,9 +144,9 @@ impl Readings {
     /// Whether the first look at a service's record has just begun.
     pub(crate) fn awaits(&self, topology: &Topology, service: &str, now: Timestamp) -> bool {
         services(topology).find(|(name, _)| name.as_str() == service).is_some_and(|(_, spot)| {
-            self.last.get(&spot).is_none_or(|last| {
-                last.found.is_none() && last.looked_at.is_none_or(|at| now.since(at) < READ_EVERY)
-            })
+            self.last
+                .get(&spot)
+                .is_none_or(|last| last.found.is_none() && last.looked_at.is_none_or(|at| now.since(at) < READ_EVERY))
         })
     }
 

@@ -15,9 +15,9 @@ use serde_json::json;
 use super::asker::connected;
 use super::moment::Moment;
 use crate::hub::{Task, Work};
+use crate::store::StoreError;
 use crate::store::incident::{self, Happened};
 use crate::store::plan::{self, Step, StoredPlan};
-use crate::store::StoreError;
 
 /// A vantage that does not see a change yet is asked again this soon; later ever more seldom.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -160,7 +160,12 @@ async fn undo(moment: &Moment<'_>, stored: &StoredPlan, missing: &[VantageName])
     plan::event(&mut transaction, record.id, moment.now, Step::ProofFailed, &detail).await?;
     incident::event(&mut transaction, record.incident, moment.now, Happened::ProofFailed, &detail).await?;
     transaction.commit().await?;
-    tracing::warn!(plan = record.id.0, rollback = id.0, incident = record.incident.0, "change not proven in time; it is taken back");
+    tracing::warn!(
+        plan = record.id.0,
+        rollback = id.0,
+        incident = record.incident.0,
+        "change not proven in time; it is taken back"
+    );
     Ok(true)
 }
 
@@ -175,6 +180,10 @@ async fn give_up(moment: &Moment<'_>, stored: &StoredPlan, missing: &[VantageNam
     plan::event(&mut transaction, record.id, moment.now, Step::ProofFailed, &detail).await?;
     incident::event(&mut transaction, record.incident, moment.now, Happened::RollbackUnproven, &detail).await?;
     transaction.commit().await?;
-    tracing::error!(plan = record.id.0, incident = record.incident.0, "a rollback is made but not proven; people must look");
+    tracing::error!(
+        plan = record.id.0,
+        incident = record.incident.0,
+        "a rollback is made but not proven; people must look"
+    );
     Ok(true)
 }

@@ -123,7 +123,8 @@ fn lanes(story: &Story) -> Option<Lanes> {
     let opened = story.incident.opened_at.0.0;
     let from = first.min(opened);
     let closed = story.incident.closed_at.map(|at| at.0.0);
-    let until = closed.unwrap_or(story.at.0.0).max(last);
+    // While it is open the axis ends shortly after the newest step: a long wait would squeeze the rest.
+    let until = closed.unwrap_or_else(|| last.saturating_add(last.saturating_sub(from) / 8)).max(last);
     let span = until.saturating_sub(from).max(1);
     let x = |at: i64| AXIS.0 + at.clamp(from, until).saturating_sub(from).saturating_mul(AXIS.1) / span;
     let mut rows: Vec<Lane> = Vec::new();
@@ -136,7 +137,7 @@ fn lanes(story: &Story) -> Option<Lanes> {
             rows.push(Lane { label: step.lane.clone(), y, ticks: vec![tick] });
         }
     }
-    let end = if closed.is_some() { "closed" } else { "now" };
+    let end = if closed.is_some() { "closed" } else { "goes on" };
     let open_x = x(opened);
     Some(Lanes { height: LANE * rows.len() + 28, open_x, open_width: (x(closed.unwrap_or(until)) - open_x).max(2), end, rows })
 }

@@ -97,10 +97,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn observations_alone_are_told_later_than_verdicts() {
-        let (sender, mut news) = broadcast::channel(16);
-        let before = tokio::time::Instant::now();
-        sender.send(News::Observations).unwrap();
-        assert!(something(&mut news).await);
-        assert_eq!(before.elapsed(), PAUSE_OBSERVATIONS);
+        for (what, within) in [(News::Verdicts, PAUSE), (News::Observations, PAUSE_OBSERVATIONS)] {
+            let (sender, mut news) = broadcast::channel(16);
+            sender.send(what).unwrap();
+            let waiting = something(&mut news);
+            tokio::pin!(waiting);
+            let millisecond = Duration::from_millis(1);
+            assert!(tokio::time::timeout(within - millisecond, &mut waiting).await.is_err(), "{what:?} too early");
+            assert!(tokio::time::timeout(2 * millisecond, &mut waiting).await.unwrap(), "{what:?} too late");
+        }
     }
 }

@@ -88,6 +88,25 @@ pub struct Given {
     pub words: &'static str,
 }
 
+impl Counterfactual {
+    /// The answers, names for which a resolver gives the same thing put together.
+    #[must_use]
+    pub fn grouped(&self) -> Vec<(&Given, Vec<&DomainName>)> {
+        let mut groups: Vec<(&Given, Vec<&DomainName>)> = Vec::new();
+        for given in &self.answers {
+            let same = |other: &Given| {
+                (&other.resolver, other.verdict, &other.addresses) == (&given.resolver, given.verdict, &given.addresses)
+            };
+            if let Some((_, names)) = groups.iter_mut().find(|(first, _)| same(first)) {
+                names.push(&given.name);
+            } else {
+                groups.push((given, vec![&given.name]));
+            }
+        }
+        groups
+    }
+}
+
 impl Given {
     /// What its verdict is drawn as.
     #[must_use]
@@ -113,7 +132,7 @@ pub fn place(subject: &Subject) -> String {
 pub fn about(subject: &Subject, members: &[String]) -> String {
     match subject {
         Subject::Fleet => "the fleet".to_owned(),
-        Subject::Vantage { vantage } => format!("vantage {vantage}"),
+        Subject::Vantage { .. } => "the vantage itself".to_owned(),
         Subject::UnroutableAt { .. } => list(members, SPELLED_MAX),
         Subject::Name { name } | Subject::NameAt { name, .. } => name.to_string(),
         Subject::Service { service } => match members.first() {
@@ -144,7 +163,7 @@ pub fn short(subject: &Subject, reason: &Reason) -> String {
         Reason::AnswerUnusable { verdict, .. } => answer_sentence(*verdict).to_owned(),
         Reason::Node { node, judgement } => format!("node {node} {}", witnesses(judgement)),
         Reason::Vantage { judgement } => {
-            format!("{} {}", subject.name(), vantage_sentence(judgement.verdict))
+            format!("{}: {}", subject.name(), vantage_sentence(judgement.verdict))
         }
         Reason::Fleet { verdict } => fleet_sentence(*verdict).to_owned(),
     }
@@ -340,7 +359,8 @@ fn unroutable_points(subject: &Subject, names: &BTreeMap<DomainName, Unroutable>
             Help::Yes => Some("switching the resolver may heal".to_owned()),
             Help::Unknown => None,
         };
-        let saw = format!("would another resolver help {place}? {}", counterfactual.sentence);
+        let said = counterfactual.sentence.split_once(": ").map_or("", |(_, said)| said);
+        let saw = format!("other resolvers asked from {place}: {said}");
         points.push(Point::new(Shows::OtherResolver, saw, so));
     }
     points

@@ -27,7 +27,7 @@ pub fn answer_state(verdict: AnswerVerdict) -> State {
 pub fn answer_word(verdict: AnswerVerdict) -> &'static str {
     match verdict {
         AnswerVerdict::Ok => "usable",
-        AnswerVerdict::SteeredByVantage => "usable, own addresses",
+        AnswerVerdict::SteeredByVantage => "usable",
         AnswerVerdict::PartlyDead => "partly dead",
         AnswerVerdict::UnroutableHere => "unroutable",
         AnswerVerdict::DeadEverywhere => "dead everywhere",
@@ -92,7 +92,7 @@ pub fn vantage_sentence(verdict: VantageVerdict) -> &'static str {
         VantageVerdict::Ok => "its controls pass; what it reports counts",
         VantageVerdict::Silent => "no report lately; nothing is known from there",
         VantageVerdict::Unmeasured => "no control was measured lately; its failures do not count",
-        VantageVerdict::UplinkDown => "its own uplink is down: no control was reached; it accuses nobody",
+        VantageVerdict::UplinkDown => "its own uplink is down (no control was reached); it accuses nobody",
         VantageVerdict::Intercepted => {
             "something on its path accepts every connection; only what TLS proves counts"
         }

@@ -155,7 +155,7 @@ fn back(
     if addresses.is_empty() || !addresses.iter().all(long_enough) {
         return Err(waits(ReturnWaits::GoodRounds));
     }
-    let until = situation.dwell_until(pin.applied_at.unwrap_or(pin.created_at));
+    let until = situation.dwell_until(name.as_str(), pin.applied_at.unwrap_or(pin.created_at));
     if situation.judgement.at < until {
         return Err(waits(ReturnWaits::Dwell { until }));
     }

@@ -90,6 +90,14 @@ fn away(
         if situation.judgement.nodes.get(candidate).is_none_or(|judged| judged.verdict != NodeVerdict::Ok) {
             continue;
         }
+        // It was tried in this incident and helped nobody.
+        let failed = situation.about(name.as_str()).any(|record| {
+            let sets = record.plan.change.sets();
+            record.status == PlanStatus::RolledBack && sets.is_some_and(|sets| sets.as_set().contains(&node.address))
+        });
+        if failed {
+            continue;
+        }
         let provers = provers(situation, candidate, node);
         let better = best.as_ref().is_none_or(|(_, _, most)| provers.len() > most.len());
         if provers.len() >= policy.fallback_provers_min && better {
@@ -143,7 +151,8 @@ fn back(situation: Situation<'_>, name: &ServiceName, service: &Service, from_no
         return Err(waits(ReturnWaits::GoodRounds));
     }
     let changed_at = situation.about(name.as_str()).filter_map(|record| record.applied_at).max();
-    if let Some(until) = changed_at.map(|at| situation.dwell_until(at)).filter(|until| situation.judgement.at < *until)
+    if let Some(until) =
+        changed_at.map(|at| situation.dwell_until(name.as_str(), at)).filter(|until| situation.judgement.at < *until)
     {
         return Err(waits(ReturnWaits::Dwell { until }));
     }

@@ -165,6 +165,7 @@ pub(crate) struct Rig {
     pub(crate) holds: BTreeMap<String, NoPlan>,
     pub(crate) refusals: Vec<BTreeSet<Refusal>>,
     pub(crate) frozen: bool,
+    pub(crate) relapses: BTreeMap<String, u32>,
     pub(crate) findings: Vec<Finding>,
     asked: Asked,
     incidents: i64,
@@ -185,6 +186,7 @@ impl Rig {
             holds: BTreeMap::new(),
             refusals: Vec::new(),
             frozen: false,
+            relapses: BTreeMap::new(),
             findings: Vec::new(),
             asked: Asked::default(),
             incidents: 0,
@@ -332,7 +334,7 @@ impl Rig {
                 incident: &incident,
                 plans: &plans,
                 records: &records,
-                relapses: 0,
+                relapses: &self.relapses.clone(),
             };
             for decision in plan::plan(situation) {
                 match decision {

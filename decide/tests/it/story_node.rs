@@ -168,3 +168,32 @@ fn flapping_does_not_flap_the_record() {
     }
     assert!(rig.plans.len() <= 2, "{} changes in {} s: {:?}", rig.plans.len(), 40 * 14, rig.history);
 }
+
+#[test]
+fn the_dwell_doubles_with_each_relapse_up_to_its_limit() {
+    for (relapses, seconds) in [(0, 20), (1, 40), (3, 160), (30, 300)] {
+        let mut rig = well();
+        rig.relapses.insert("fi".to_owned(), relapses);
+        rig.world.dead.insert(n(FI));
+        rig.until("remedy fi", 20);
+        let left_at = rig.now;
+        rig.run(5);
+        rig.world.dead.clear();
+        rig.until("return fi", 320);
+        let dwelt = rig.now.since(left_at).as_secs();
+        assert!((seconds..=seconds + 2).contains(&dwelt), "{relapses} relapses: {dwelt} s instead of {seconds}");
+    }
+}
+
+#[test]
+fn a_fallback_that_helped_nobody_is_not_tried_twice() {
+    let mut rig = well();
+    rig.world.dead.insert(n(FI));
+    rig.until("remedy fi -> 49.12.20.20", 20);
+    // It dies in the very moment; the record goes back.
+    rig.world.dead.insert(n(DE_NODE));
+    rig.until("rolled back fi", 40);
+    rig.world.dead.remove(&n::<std::net::IpAddr>(DE_NODE));
+    rig.until("remedy fi -> 5.161.30.30", 40);
+    rig.until("proven fi by 3", 20);
+}

@@ -51,6 +51,10 @@ pub async fn run(stage: &mut Stage<'_>, [unroutable_incident, node_incident]: [i
         "one pin and one unpin for each name, one repoint and one return, none twice",
         changes(&pool, [unroutable_incident, node_incident]).await?,
     );
+    check(
+        "every incident cites stored observations of at least two vantages",
+        uncited(&pool, [unroutable_incident, node_incident]).await?,
+    );
     check("no observation stored twice", duplicates(&pool).await?);
     check("nothing refused at the door", refusals(&pool).await?);
     check("no other incident", strangers(&pool, [unroutable_incident, node_incident]).await?);
@@ -140,6 +144,21 @@ async fn changes(pool: &PgPool, incidents: [i64; 2]) -> Result<Vec<String>> {
     let surplus = made.iter().filter(|m| !wanted.contains(m)).map(|m| format!("made {}", show(m)));
     let missing = wanted.iter().filter(|w| !made.contains(w)).map(|w| format!("wanted {}", show(w)));
     Ok(surplus.chain(missing).collect())
+}
+
+/// Incidents whose evidence is missing, dangling, or of one place only: a finding is a comparison.
+async fn uncited(pool: &PgPool, incidents: [i64; 2]) -> Result<Vec<String>> {
+    Ok(sqlx::query_scalar(
+        "select format('incident %s: %s cited, %s of them stored, of %s vantages', i.id, count(e.observation_id),
+                count(o.id), count(distinct o.vantage_id))
+         from incident i left join incident_evidence e on e.incident_id = i.id
+         left join observation o on o.id = e.observation_id
+         where i.id = any($1) group by i.id
+         having count(o.id) = 0 or count(o.id) < count(e.observation_id) or count(distinct o.vantage_id) < 2",
+    )
+    .bind(incidents)
+    .fetch_all(pool)
+    .await?)
 }
 
 async fn duplicates(pool: &PgPool) -> Result<Vec<String>> {

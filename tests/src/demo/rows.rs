@@ -177,19 +177,6 @@ pub async fn answers(pool: &PgPool, vantage: &str, name: &str, since: f64) -> Re
     Ok(rows.into_iter().map(|(resolver, all)| (resolver, all.into_iter().map(|n| n.addr()).collect())).collect())
 }
 
-/// What an incident's evidence says, with counts.
-///
-/// # Errors
-/// The database does not answer.
-pub async fn evidence(pool: &PgPool, incident: i64) -> Result<BTreeMap<String, i64>> {
-    let rows: Vec<(String, i64)> =
-        sqlx::query_as("select says, count(*) from incident_evidence where incident_id = $1 group by says")
-            .bind(incident)
-            .fetch_all(pool)
-            .await?;
-    Ok(rows.into_iter().collect())
-}
-
 /// Incidents and plans in a few lines, for a failure message.
 ///
 /// # Errors

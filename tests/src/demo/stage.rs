@@ -1,5 +1,6 @@
 //! The stage: world, programs and database of one run, the timeline that is printed, and waiting for things to happen.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
@@ -34,7 +35,9 @@ impl Timeline {
     }
 
     fn line(&self, text: &str) {
-        if self.to_stderr { eprintln!("{text}") } else { println!("{text}") }
+        // A reader who went away (`| head`) must not end the story before it has cleaned up.
+        let _ =
+            if self.to_stderr { writeln!(std::io::stderr(), "{text}") } else { writeln!(std::io::stdout(), "{text}") };
     }
 
     /// A part of the scenery is up.

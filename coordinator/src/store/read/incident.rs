@@ -1,6 +1,7 @@
 //! What happened: incidents with their evidence, timeline and plans.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use parallax_decide::change::Change;
 use parallax_decide::finding::{Finding, Subject};
@@ -20,6 +21,16 @@ pub const INCIDENTS_MAX: i64 = 200;
 /// Evidence an incident shows; the store keeps up to
 /// [`EVIDENCE_MAX`](crate::store::incident::EVIDENCE_MAX).
 pub const EVIDENCE_SHOWN_MAX: i64 = 200;
+
+/// An incident cites what was received at most this long before it opened: evidence is fresh when
+/// it is used.
+const CITED_BEFORE: Duration = Duration::from_secs(24 * 3600);
+
+/// Nothing that was received later than this after the closing is cited; a margin for the clocks.
+const CITED_AFTER: Duration = Duration::from_secs(3600);
+
+/// Later than anything: the end of the year 9999.
+const FAR: Timestamp = Timestamp(253_402_300_799_000);
 
 /// Steps of a timeline that are shown, the newest ones.
 pub const STEPS_MAX: i64 = 300;
@@ -180,19 +191,37 @@ pub async fn evidence_count(connection: &mut PgConnection, id: IncidentId) -> Re
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn evidence(connection: &mut PgConnection, id: IncidentId) -> Result<Vec<EvidenceRow>, StoreError> {
+pub async fn evidence(
+    connection: &mut PgConnection,
+    incident: &IncidentRow,
+) -> Result<Vec<EvidenceRow>, StoreError> {
+    let cited = sqlx::query!(
+        "select says, observation_id from incident_evidence where incident_id = $1 order by observation_id limit $2",
+        incident.id.0,
+        EVIDENCE_SHOWN_MAX
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    let ids: Vec<i64> = cited.iter().map(|row| row.observation_id).collect();
+    let says: Vec<String> = cited.into_iter().map(|row| row.says).collect();
+    // The span of receipt spares the database the partitions of all other days.
+    let from = incident.opened_at.minus(CITED_BEFORE);
+    let until = incident.closed_at.map_or(FAR, |at| at.plus(CITED_AFTER));
     let rows = sqlx::query!(
-        r#"select e.says, e.observation_id, o.observed_at as "observed_at?", v.name as "vantage?", o.kind as "kind?",
-                  o.subject as "subject?", o.resolver, o.address as "address: IpAddr", o.port,
-                  o.outcome as "outcome?", o.stage, o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts,
-                  o.attempts_connected, o.duration_us as "duration_us?"
-           from (select says, observation_id from incident_evidence
-                 where incident_id = $1 order by observation_id limit $2) as e
-           left join lateral (select * from observation where id = e.observation_id limit 1) as o on true
+        r#"select e.says as "says!", e.observation_id as "observation_id!", o.observed_at as "observed_at?",
+                  v.name as "vantage?", o.kind as "kind?", o.subject as "subject?", o.resolver,
+                  o.address as "address: IpAddr", o.port, o.outcome as "outcome?", o.stage,
+                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected,
+                  o.duration_us as "duration_us?"
+           from unnest($1::bigint[], $2::text[]) as e(observation_id, says)
+           left join (select * from observation where id = any($1) and received_at between $3 and $4) as o
+                  on o.id = e.observation_id
            left join vantage v on v.id = o.vantage_id
            order by e.observation_id"#,
-        id.0,
-        EVIDENCE_SHOWN_MAX
+        &ids,
+        &says,
+        offset(from),
+        offset(until)
     )
     .fetch_all(connection)
     .await?;

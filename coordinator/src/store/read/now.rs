@@ -1,7 +1,6 @@
 //! How things stand now: vantages, the verdict of each name at each of them, and the newest facts.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use parallax_decide::observation::{ConnectionOutcome, ResolutionOutcome};
 use parallax_decide::time::Timestamp;
@@ -9,10 +8,9 @@ use parallax_decide::vantage::VantageJudgement;
 use parallax_decide::verdict::{AnswerVerdict, VantageVerdict};
 use serde_json::Value;
 use sqlx::PgConnection;
-use sqlx::postgres::types::PgInterval;
 use time::OffsetDateTime;
 
-use crate::store::{StoreError, timestamp};
+use crate::store::{StoreError, offset, timestamp};
 
 /// Vantages a page shows.
 pub const VANTAGES_MAX: i64 = 500;
@@ -148,26 +146,27 @@ pub struct AnswerFact {
     pub addresses: Vec<IpAddr>,
 }
 
-/// The newest answers within `window`, both families.
+/// The newest answers received since `since`, both families. A time and not a span: with a constant
+/// the database reads only that day's partition.
 ///
 /// # Errors
 /// When the database refuses.
 pub async fn answers(
     connection: &mut PgConnection,
     resolver: &str,
-    window: Duration,
+    since: Timestamp,
 ) -> Result<Vec<AnswerFact>, StoreError> {
     let rows = sqlx::query!(
         r#"select distinct on (o.vantage_id, o.subject, o.family)
                   o.id, v.name as vantage, o.subject, o.observed_at, o.outcome,
                   o.addresses as "addresses: Vec<IpAddr>"
            from observation o join vantage v on v.id = o.vantage_id
-           where o.received_at > clock_timestamp() - $2::interval and o.kind = 'resolution' and o.resolver = $1
+           where o.received_at > $2 and o.kind = 'resolution' and o.resolver = $1
              and not o.late
            order by o.vantage_id, o.subject, o.family, o.id desc
            limit $3"#,
         resolver,
-        interval(window),
+        offset(since),
         FACTS_MAX
     )
     .fetch_all(connection)
@@ -202,20 +201,20 @@ pub struct ReachFact {
     pub duration_us: i64,
 }
 
-/// The newest connections within `window`.
+/// The newest connections received since `since`.
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn reached(connection: &mut PgConnection, window: Duration) -> Result<Vec<ReachFact>, StoreError> {
+pub async fn reached(connection: &mut PgConnection, since: Timestamp) -> Result<Vec<ReachFact>, StoreError> {
     let rows = sqlx::query!(
         r#"select distinct on (o.vantage_id, o.subject, o.address)
                   v.name as vantage, o.subject, o.address as "address!: IpAddr", o.observed_at, o.outcome, o.duration_us
            from observation o join vantage v on v.id = o.vantage_id
-           where o.received_at > clock_timestamp() - $1::interval and o.kind = 'connection' and not o.late
+           where o.received_at > $1 and o.kind = 'connection' and not o.late
              and o.address is not null
            order by o.vantage_id, o.subject, o.address, o.id desc
            limit $2"#,
-        interval(window),
+        offset(since),
         FACTS_MAX
     )
     .fetch_all(connection)
@@ -248,8 +247,4 @@ pub async fn judging_until(connection: &mut PgConnection) -> Result<Option<Times
 
 fn addresses(value: Option<Value>) -> Vec<IpAddr> {
     value.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default()
-}
-
-fn interval(span: Duration) -> PgInterval {
-    PgInterval { months: 0, days: 0, microseconds: i64::try_from(span.as_micros()).unwrap_or(i64::MAX) }
 }

@@ -16,7 +16,6 @@ use sqlx::{PgConnection, Postgres};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::engine::Engine;
 use super::played::{Played, agent, provider};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -25,6 +24,7 @@ use crate::state::App;
 use crate::store::log::{self, NewObservation, Stored};
 use crate::store::vantage::{VantageId, ensure};
 use crate::store::{StoreError, database_now, lease};
+use crate::tasks::engine::Engine;
 use crate::testing;
 
 pub(super) const CONFIG: &str = r#"version: 1
@@ -248,7 +248,7 @@ impl World {
     }
 
     /// One round of every vantage, stored as if it had just been received.
-    async fn measure(&mut self) {
+    pub(super) async fn measure(&mut self) {
         let mut facts = Vec::new();
         {
             let mut played = self.played.lock().unwrap();
@@ -265,14 +265,29 @@ impl World {
             .map(|(id, fact)| {
                 let detail = serde_json::Value::Null;
                 let age = Duration::ZERO;
-                (id, NewObservation { late: false, age, purpose: Purpose::Scheduled, task_id: None, duration_us: 1, fact, detail })
+                (
+                    id,
+                    NewObservation {
+                        late: false,
+                        age,
+                        purpose: Purpose::Scheduled,
+                        task_id: None,
+                        duration_us: 1,
+                        fact,
+                        detail,
+                    },
+                )
             })
             .collect();
         let mut connection = self.app.pool.acquire().await.unwrap();
         self.store(&mut connection, &new).await.unwrap();
     }
 
-    async fn store(&mut self, connection: &mut PgConnection, new: &[(VantageId, NewObservation)]) -> Result<(), StoreError> {
+    async fn store(
+        &mut self,
+        connection: &mut PgConnection,
+        new: &[(VantageId, NewObservation)],
+    ) -> Result<(), StoreError> {
         let mut stored = Vec::new();
         for (id, observation) in new {
             self.sequence += 1;
@@ -325,7 +340,14 @@ fn round(topology: &parallax_decide::topology::Topology, played: &mut Played, va
         let works = played.works(vantage.as_str(), &target, address);
         let outcome = if works { ConnectionOutcome::TlsOk } else { ConnectionOutcome::Silent };
         let attempts_connected = u16::from(works);
-        facts.push(Fact::Connection(Connection { target, address, port: 443, outcome, attempts: 2, attempts_connected }));
+        facts.push(Fact::Connection(Connection {
+            target,
+            address,
+            port: 443,
+            outcome,
+            attempts: 2,
+            attempts_connected,
+        }));
     }
     facts
 }

@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use super::drivers::{AnyDriver, Drivers};
 use super::world::{BRANCH, CANARY, FI, SERVICE, ip, probe};
 use crate::hub::{ChangeOutcome, ChangeReport, LocalChange, OUTBOUND_MAX, Outbound};
 use crate::state::App;
+use crate::tasks::drivers::{AnyDriver, Drivers};
 
 /// How those who change DNS behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) enum Mood {
     MadeThenHangs,
     /// Never answers, not even a question.
     Hangs,
-    /// Cannot be reached.
+    /// Answers questions, but no change gets through.
     Unreachable,
     /// Says no.
     Refuses,
@@ -101,7 +101,9 @@ impl Played {
         if name == SERVICE {
             return self.record.iter().copied().collect();
         }
-        if resolver == "live" && let Some(pin) = self.pins.get(&(vantage.to_owned(), name.to_owned())) {
+        if resolver == "live"
+            && let Some(pin) = self.pins.get(&(vantage.to_owned(), name.to_owned()))
+        {
             return pin.iter().collect();
         }
         self.given.get(vantage).filter(|_| name == CANARY).cloned().unwrap_or_else(|| vec![ip("104.26.4.10")])
@@ -169,13 +171,7 @@ impl AnyDriver for Provider {
                 let played = self.0.lock().unwrap();
                 (played.record_reading(), played.mood)
             };
-            match mood {
-                Mood::Hangs => std::future::pending().await,
-                Mood::Unreachable => Err(DriverError::Unreachable { server: server(), why: "no route".to_owned() }),
-                Mood::Works | Mood::MadeButUncertain | Mood::LostAndUncertain | Mood::MadeThenHangs | Mood::Refuses => {
-                    Ok(reading)
-                }
-            }
+            if mood == Mood::Hangs { std::future::pending().await } else { Ok(reading) }
         })
     }
 
@@ -255,8 +251,7 @@ fn changed(played: &mut Played, vantage: &VantageName, order: LocalChange) -> Op
     match played.mood {
         Mood::Hangs => return None,
         Mood::LostAndUncertain => return report(ChangeOutcome::Uncertain, &found),
-        Mood::Unreachable => return report(ChangeOutcome::Failed, &found),
-        Mood::Refuses => return report(ChangeOutcome::Refused, &found),
+        Mood::Unreachable | Mood::Refuses => return report(ChangeOutcome::Refused, &found),
         Mood::Works | Mood::MadeButUncertain | Mood::MadeThenHangs => {}
     }
     let standing = played.write(&found, &change, Some(place));
