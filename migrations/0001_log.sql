@@ -88,8 +88,8 @@ create table observation (
     attempts_connected smallint,
     detail      jsonb
 ) partition by range (received_at);
-create index observation_received_brin on observation using brin (received_at);
-create index observation_id_brin on observation using brin (id);
+create index observation_received_brin on observation using brin (received_at) with (autosummarize = on);
+create index observation_id_brin on observation using brin (id) with (autosummarize = on);
 comment on table  observation is 'The log of facts, one row a measured fact, partitioned by day of receipt (UTC). Append only.';
 comment on column observation.id is 'Key; rises in commit order (writers are serialised by an advisory lock).';
 comment on column observation.received_at is 'When the coordinator stored it, database clock. Partition key.';

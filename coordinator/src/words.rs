@@ -2,9 +2,10 @@
 //! the page, the command line and the API say the same thing in the same words.
 //!
 //! - [`verdict`]: what was judged. [`outcome`]: what was measured.
-//! - [`finding`]: what was concluded, and whether another resolver would help.
+//! - [`finding`]: what was concluded. [`counterfactual`]: whether another resolver would help.
 //! - [`plan`]: what is done, why, and why not.
 
+pub mod counterfactual;
 pub mod finding;
 pub mod outcome;
 pub mod plan;
@@ -78,6 +79,9 @@ impl State {
     }
 }
 
+/// Names or addresses a sentence spells out before it says "and n more".
+pub const SPELLED_MAX: usize = 4;
+
 /// `a`, `a and b`, `a, b and c`; past `most`, `a, b and 3 more`.
 pub fn list<T: Display>(items: impl IntoIterator<Item = T>, most: usize) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
@@ -94,6 +98,21 @@ pub fn list<T: Display>(items: impl IntoIterator<Item = T>, most: usize) -> Stri
         Some(last) if parts.is_empty() => last,
         Some(last) => format!("{} and {last}", parts.join(", ")),
     }
+}
+
+/// Who does it: `wan-gw reaches`, `wan-gw and de-fra reach`, `nobody reaches`.
+#[must_use]
+pub fn plural(who: &[String], one: &str, many: &str) -> String {
+    match who.len() {
+        0 => format!("nobody {one}"),
+        1 => format!("{} {one}", list(who, SPELLED_MAX)),
+        _ => format!("{} {many}", list(who, SPELLED_MAX)),
+    }
+}
+
+/// Each as text.
+pub fn texts<T: Display>(items: &[T]) -> Vec<String> {
+    items.iter().map(ToString::to_string).collect()
 }
 
 /// `1 name`, `2 names`.

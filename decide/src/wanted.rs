@@ -125,7 +125,11 @@ fn candidates(
     let target = Target::Name(name.clone());
     for address in foreign_addresses(judgement, vantage, name).into_iter().take(CANDIDATES_MAX) {
         let here = judgement.reach.get(&(vantage.clone(), target.clone(), address));
-        let fresh = here.is_some_and(|here| recent(judgement, here, topology.policy.proof_age_max / 2));
+        let fresh = here.is_some_and(|here| {
+            // A dead one is only kept known as such; a proven one must be so when a change is made.
+            let policy = &topology.policy;
+            recent(judgement, here, if here.dead() { policy.fresh_for * 3 / 4 } else { policy.proof_age_max / 2 })
+        });
         if !fresh {
             asks.insert(Ask { vantage: vantage.clone(), target: target.clone(), address });
         }

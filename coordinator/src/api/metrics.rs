@@ -9,7 +9,7 @@ use parallax_decide::time::Timestamp;
 use parallax_decide::verdict::VantageVerdict;
 use sqlx::PgConnection;
 
-use crate::report::matrix::SEEN_SLACK;
+use crate::report::SEEN_SLACK;
 use crate::store::read::counts::{Counts, counts};
 use crate::store::read::now::{VantageNow, vantages};
 use crate::store::{configured, database_now, freeze};
@@ -54,10 +54,12 @@ fn exposition(read: Option<&Numbers>, connected: &[String]) -> String {
         }
     };
     let one = |value: String| vec![(String::new(), value)];
-    family("parallax_build_info", "gauge", "Version of the coordinator; always 1.", &[(
-        labels(&[("version", env!("CARGO_PKG_VERSION"))]),
-        "1".to_owned(),
-    )]);
+    family(
+        "parallax_build_info",
+        "gauge",
+        "Version of the coordinator; always 1.",
+        &[(labels(&[("version", env!("CARGO_PKG_VERSION"))]), "1".to_owned())],
+    );
     family(
         "parallax_database_up",
         "gauge",
@@ -71,9 +73,8 @@ fn exposition(read: Option<&Numbers>, connected: &[String]) -> String {
         &one(connected.len().to_string()),
     );
     let Some(Numbers { counts, vantages, frozen, heard_since }) = read else { return out };
-    let up = |v: &VantageNow| {
-        v.standing == Some(VantageVerdict::Ok) && v.last_seen_at.is_some_and(|at| at >= *heard_since)
-    };
+    let up =
+        |v: &VantageNow| v.standing == Some(VantageVerdict::Ok) && v.last_seen_at.is_some_and(|at| at >= *heard_since);
     let by_vantage = |value: &dyn Fn(&VantageNow) -> Option<String>| {
         let samples = vantages.iter().filter_map(|v| Some((labels(&[("vantage", &v.name)]), value(v)?)));
         samples.collect::<Vec<_>>()

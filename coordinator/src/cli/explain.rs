@@ -47,9 +47,5 @@ pub async fn run(command: ExplainCommand, global: &Global) -> Result<(), Failure
             .why(why)
             .fix("parallax incidents lists them"));
     };
-    if global.json {
-        print_json(&serde_json::json!(found))
-    } else {
-        print(&text::story(&found, &style))
-    }
+    if global.json { print_json(&serde_json::json!(found)) } else { print(&text::story(&found, &style)) }
 }

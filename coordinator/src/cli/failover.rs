@@ -74,7 +74,9 @@ pub async fn run(command: FailoverCommand, global: &Global) -> Result<(), Failur
             let by = standing.as_ref().map_or("somebody", |freeze| freeze.by.as_str());
             let why = standing.as_ref().map_or("", |freeze| freeze.reason.as_str());
             if global.json {
-                print_json(&json!({ "schema": SCHEMA, "frozen": standing.is_some(), "changed": made, "by": by, "reason": why }))
+                print_json(
+                    &json!({ "schema": SCHEMA, "frozen": standing.is_some(), "changed": made, "by": by, "reason": why }),
+                )
             } else if made {
                 print("Frozen: nothing is written until `parallax failover thaw`.\n")
             } else {

@@ -90,6 +90,13 @@ pub fn span(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::explain::{self, ExplainCommand};
+    use crate::cli::failover::{self, FailoverCommand};
+    use crate::cli::{Global, StateDir, matrix};
+    use crate::clock::Clock;
+    use crate::report::told::Teller;
+    use crate::state::App;
+    use crate::{store, testing};
 
     #[test]
     fn spans_are_read_with_their_unit_and_nothing_else() {
@@ -98,5 +105,75 @@ mod tests {
         for wrong in ["", "7", "d", "-1d", "7 d", "1.5h", "9999999999999w", "ü", "7ü"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
+    }
+
+    fn global() -> Global {
+        Global { json: true, log: tracing::Level::ERROR }
+    }
+
+    async fn told() -> (Database, i64) {
+        let options = testing::fresh().await;
+        let socket = options.get_socket().unwrap().display().to_string();
+        let url =
+            format!("postgres:///{}?host={socket}&user={}", options.get_database().unwrap(), options.get_username());
+        let app = App::new(store::pool(options), testing::example(), Clock::system(), "/nonexistent".into());
+        let mut teller = Teller::new(app).await;
+        teller.all_well().await;
+        let id = teller.node_dies().await.0;
+        (Database { database_url: Some(url), database_url_file: None, state: StateDir { given: None } }, id)
+    }
+
+    fn plain() -> Shown {
+        Shown { utc: true, no_color: true }
+    }
+
+    #[tokio::test]
+    async fn exit_codes_say_what_went_wrong() {
+        let (database, id) = told().await;
+        let global = global();
+        let explain = |number, database: &Database| {
+            let incident = explain::Incident { number, database: database.clone(), shown: plain() };
+            explain::run(ExplainCommand::Incident(incident), &global)
+        };
+        explain(id, &database).await.unwrap();
+        let missing = explain(99, &database).await.unwrap_err();
+        assert_eq!(missing.exit, Exit::NotFound);
+        assert!(missing.to_string().contains(&format!("the newest is {id}")), "{missing}");
+        let nowhere = Database { database_url: Some("postgres:///x?host=/nonexistent&user=x".to_owned()), ..database };
+        let away = explain(1, &nowhere).await.unwrap_err();
+        assert_eq!(away.exit, Exit::Unreachable);
+        assert!(away.to_string().contains("\n  why: ") && away.to_string().contains("\n  fix: "), "{away}");
+    }
+
+    #[tokio::test]
+    async fn a_database_without_our_tables_is_named_as_such() {
+        let options = testing::fresh().await;
+        let socket = options.get_socket().unwrap().display().to_string();
+        let url = format!("postgres:///postgres?host={socket}&user={}", options.get_username());
+        let database = Database { database_url: Some(url), database_url_file: None, state: StateDir { given: None } };
+        let failure = matrix::run(matrix::Matrix { database, shown: plain() }, &global()).await.unwrap_err();
+        assert_eq!(failure.exit, Exit::Failed);
+        assert!(failure.to_string().contains("parallax serve"), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn freeze_and_thaw_are_idempotent_and_the_first_reason_stays() {
+        let (database, _) = told().await;
+        let global = global();
+        let freeze = |reason: &str| {
+            let command = failover::Freeze { reason: reason.to_owned(), database: database.clone() };
+            failover::run(FailoverCommand::Freeze(command), &global)
+        };
+        freeze("maintenance").await.unwrap();
+        freeze("another reason").await.unwrap();
+        let mut connection = connect(&database).await.unwrap();
+        let standing = store::freeze::current(&mut connection).await.unwrap().unwrap();
+        assert_eq!(standing.reason, "maintenance");
+        assert_eq!(freeze(" ").await.unwrap_err().exit, Exit::Usage);
+        for _ in 0..2 {
+            let command = FailoverCommand::Thaw(failover::Thaw { database: database.clone() });
+            failover::run(command, &global).await.unwrap();
+        }
+        assert_eq!(store::freeze::current(&mut connection).await.unwrap(), None);
     }
 }

@@ -31,7 +31,9 @@ pub fn checks(subject: &Subject, reason: &Reason, configured: &Configured) -> Ve
         Reason::UnroutableHere { names } => {
             let here = names.iter().take(NAMES_MAX).flat_map(|(name, unroutable)| {
                 let first = unroutable.addresses.iter().next().copied();
-                [Some(dig(name)), first.map(|address| curl(name, port(configured, name), address))].into_iter().flatten()
+                [Some(dig(name)), first.map(|address| curl(name, port(configured, name), address))]
+                    .into_iter()
+                    .flatten()
             });
             let witness = names.values().flat_map(|unroutable| unroutable.proven_at.values().flatten()).next();
             let elsewhere = names.iter().take(1).flat_map(|(name, unroutable)| {
@@ -43,7 +45,10 @@ pub fn checks(subject: &Subject, reason: &Reason, configured: &Configured) -> Ve
                 routeros(name, port(configured, name), first)
             });
             let mut checks = vec![
-                Check { place: format!("on the LAN of {}: resolves, then times out", subject.name()), commands: here.collect() },
+                Check {
+                    place: format!("on the LAN of {}: resolves, then times out", subject.name()),
+                    commands: here.collect(),
+                },
                 Check { place: format!("on a RouterOS router at {}", subject.name()), commands: router.collect() },
             ];
             if let Some(witness) = witness {
@@ -95,12 +100,13 @@ fn node_checks(subject: &Subject, node: &str, configured: &Configured) -> Vec<Ch
         Some(name) => curl(name, machine.port, machine.address),
         None => format!("nc -vz -w 5 {} {}", machine.address, machine.port),
     };
-    let mut checks = vec![Check { place: "from two places with different uplinks".to_owned(), commands: vec![connect] }];
+    let mut checks =
+        vec![Check { place: "from two places with different uplinks".to_owned(), commands: vec![connect] }];
     if let Some(name) = &name {
-        checks.push(Check { place: "what the record holds, and what a place is served".to_owned(), commands: vec![
-            dig(name),
-            format!("dig +noall +answer +trace {} A | tail -3", name.as_str()),
-        ] });
+        checks.push(Check {
+            place: "what the record holds, and what a place is served".to_owned(),
+            commands: vec![dig(name), format!("dig +noall +answer +trace {} A | tail -3", name.as_str())],
+        });
     }
     checks
 }
@@ -143,6 +149,8 @@ mod tests {
         let line = curl(&name, 443, "8.6.112.0".parse().unwrap());
         assert!(line.ends_with("--resolve cdnjs.cloudflare.com:443:8.6.112.0 https://cdnjs.cloudflare.com/"), "{line}");
         let line = curl(&name, 8443, "2606:4700::1".parse().unwrap());
-        assert!(line.ends_with("--resolve cdnjs.cloudflare.com:8443:[2606:4700::1] https://cdnjs.cloudflare.com:8443/"));
+        assert!(
+            line.ends_with("--resolve cdnjs.cloudflare.com:8443:[2606:4700::1] https://cdnjs.cloudflare.com:8443/")
+        );
     }
 }

@@ -14,8 +14,9 @@ use super::moment::{At, Zone};
 use super::timeline;
 use crate::store::configured::{self, Configured, Offered};
 use crate::store::incident::last_holds;
-use crate::store::read::incident::{self as rows, IncidentRow, PlanRow};
+use crate::store::read::incident::{INCIDENTS_MAX, IncidentRow, incidents};
 use crate::store::read::now;
+use crate::store::read::plan::{PlanRow, plans_newest, records_set};
 use crate::store::{StoreError, database_now, freeze};
 use crate::words::{self, finding, plan as plan_words};
 
@@ -192,10 +193,10 @@ impl ChangeLine {
 pub async fn read(connection: &mut PgConnection, zone: &Zone) -> Result<Failover, StoreError> {
     let at = database_now(&mut *connection).await?;
     let configured = configured::read(&mut *connection).await?;
-    let records = rows::records_set(&mut *connection).await?;
-    let open = rows::incidents(&mut *connection, at, rows::INCIDENTS_MAX).await?;
+    let records = records_set(&mut *connection).await?;
+    let open = incidents(&mut *connection, at, INCIDENTS_MAX).await?;
     let holds = last_holds(&mut *connection).await?;
-    let changes = rows::plans_newest(&mut *connection, CHANGES_MAX).await?;
+    let changes = plans_newest(&mut *connection, CHANGES_MAX).await?;
     let frozen = freeze::current(&mut *connection).await?.map(Frozen::from);
     let fresh = at.minus(configured.policy.fresh_for());
     let answers = match configured.live_resolver() {

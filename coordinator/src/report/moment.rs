@@ -105,11 +105,7 @@ impl Zone {
     /// `11:02:10Z` beside a local time, nothing where that is UTC already.
     #[must_use]
     pub fn and_utc(&self, at: Timestamp) -> String {
-        if self.0.to_offset(civil(at)).is_zero() {
-            String::new()
-        } else {
-            format!(" ({}Z)", Self::utc().clock(at))
-        }
+        if self.0.to_offset(civil(at)).is_zero() { String::new() } else { format!(" ({}Z)", Self::utc().clock(at)) }
     }
 
     fn format(&self, at: Timestamp, pattern: &str) -> String {

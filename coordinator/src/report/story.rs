@@ -18,9 +18,11 @@ use super::summary::Summary;
 use super::timeline::{Step, steps};
 use crate::store::configured;
 use crate::store::incident::shows_word;
-use crate::store::read::incident::{self as rows, EvidenceRow, PlanRow};
+use crate::store::read::incident::{self as rows, EvidenceRow};
+use crate::store::read::plan::{self as plan_rows, PlanRow};
 use crate::store::{StoreError, database_now};
-use crate::words::finding::{Counterfactual, FactKind, Point};
+use crate::words::counterfactual::{Counterfactual, counterfactual};
+use crate::words::finding::{FactKind, Point};
 use crate::words::{self, finding, outcome, plan as plan_words};
 
 /// Observations a point lists before it says "and more".
@@ -121,7 +123,7 @@ pub async fn read(connection: &mut PgConnection, id: IncidentId, zone: &Zone) ->
     let at = database_now(&mut *connection).await?;
     let Some(row) = rows::incident(&mut *connection, id).await? else { return Ok(None) };
     let configured = configured::read(&mut *connection).await?;
-    let plans = rows::plans_of(&mut *connection, &[id]).await?;
+    let plans = plan_rows::plans_of(&mut *connection, &[id]).await?;
     let evidence_total = rows::evidence_count(&mut *connection, id).await?;
     let cited = rows::evidence(&mut *connection, &row).await?;
     let timeline = rows::timeline(connection, id).await?;
@@ -151,7 +153,7 @@ pub async fn read(connection: &mut PgConnection, id: IncidentId, zone: &Zone) ->
         },
         why: found.map(|(subject, reason)| whys(&finding::points(subject, reason), &cited)).unwrap_or_default(),
         another_resolver: match found {
-            Some((_, Reason::UnroutableHere { names })) => finding::counterfactual(names),
+            Some((_, Reason::UnroutableHere { names })) => counterfactual(names),
             Some(_) | None => None,
         },
         ruled_out: found.map(|(subject, reason)| finding::ruled_out(subject, reason)).unwrap_or_default(),
@@ -228,7 +230,8 @@ fn measured_text(row: &EvidenceRow) -> Option<String> {
     let took = row.duration_us.map(|us| format!(" in {}", measured(us))).unwrap_or_default();
     let text = match kind {
         "resolution" => {
-            let ended = ResolutionOutcome::from_word(word).map_or_else(|| word.to_owned(), |o| outcome::resolution(o).to_owned());
+            let ended = ResolutionOutcome::from_word(word)
+                .map_or_else(|| word.to_owned(), |o| outcome::resolution(o).to_owned());
             let mut text = format!("{} asked for {subject}: {ended}", row.resolver.as_deref().unwrap_or("a resolver"));
             if !row.addresses.is_empty() {
                 text.push_str(&format!(" {}", words::list(&row.addresses, LISTED_MAX)));
@@ -240,7 +243,8 @@ fn measured_text(row: &EvidenceRow) -> Option<String> {
             text
         }
         "connection" => {
-            let ended = ConnectionOutcome::from_word(word).map_or_else(|| word.to_owned(), |o| outcome::connection(o).to_owned());
+            let ended = ConnectionOutcome::from_word(word)
+                .map_or_else(|| word.to_owned(), |o| outcome::connection(o).to_owned());
             let target = match (row.address, row.port) {
                 (Some(IpAddr::V6(v6)), Some(port)) => format!("[{v6}]:{port}"),
                 (Some(address), Some(port)) => format!("{address}:{port}"),
@@ -248,7 +252,9 @@ fn measured_text(row: &EvidenceRow) -> Option<String> {
                 (None, _) => "an address".to_owned(),
             };
             let tries = match (row.attempts, row.attempts_connected) {
-                (Some(attempts), Some(connected)) if attempts > 1 => format!(" ({connected} of {attempts} attempts connected)"),
+                (Some(attempts), Some(connected)) if attempts > 1 => {
+                    format!(" ({connected} of {attempts} attempts connected)")
+                }
                 _ => String::new(),
             };
             let about = subject.strip_prefix("node:").map_or_else(|| subject.to_owned(), |node| format!("node {node}"));
@@ -262,7 +268,8 @@ fn measured_text(row: &EvidenceRow) -> Option<String> {
             format!("endpoint {subject}: {ended}{took}")
         }
         "control_check" => {
-            let ended = ConnectionOutcome::from_word(word).map_or_else(|| word.to_owned(), |o| outcome::connection(o).to_owned());
+            let ended = ConnectionOutcome::from_word(word)
+                .map_or_else(|| word.to_owned(), |o| outcome::connection(o).to_owned());
             format!("control {subject}: {ended}{took}")
         }
         other => format!("{other} {subject}: {word}"),
@@ -309,13 +316,9 @@ impl Story {
         let day = |at: Timestamp| zone.minute(at).chars().take(10).collect::<String>();
         match self.incident.closed_at {
             None => format!("{}{}, open", zone.date_time(opened), zone.and_utc(opened)),
-            Some(At(closed)) if day(opened) == day(closed) => format!(
-                "{} {} - {}{}",
-                day(opened),
-                zone.clock(opened),
-                zone.clock_named(closed),
-                zone.and_utc(opened)
-            ),
+            Some(At(closed)) if day(opened) == day(closed) => {
+                format!("{} {} - {}{}", day(opened), zone.clock(opened), zone.clock_named(closed), zone.and_utc(opened))
+            }
             Some(At(closed)) => {
                 format!("{} - {}{}", zone.date_time(opened), zone.date_time(closed), zone.and_utc(opened))
             }

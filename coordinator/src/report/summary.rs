@@ -9,7 +9,8 @@ use sqlx::PgConnection;
 use super::moment::{At, coarse, span};
 use crate::store::StoreError;
 use crate::store::configured::Configured;
-use crate::store::read::incident::{self, IncidentRow, PlanRow};
+use crate::store::read::incident::{self, IncidentRow};
+use crate::store::read::plan::{self, PlanRow};
 use crate::words::{self, State, finding, verdict};
 
 /// An incident as lists and banners show it.
@@ -50,11 +51,9 @@ impl Summary {
     #[must_use]
     pub fn of(row: &IncidentRow, plans: &[PlanRow], configured: &Configured, now: Timestamp) -> Self {
         let (place, about, conclusion) = match (&row.subject, &row.finding) {
-            (Some(subject), Some(found)) => (
-                finding::place(subject),
-                finding::about(subject, &row.members),
-                finding::short(subject, &found.reason),
-            ),
+            (Some(subject), Some(found)) => {
+                (finding::place(subject), finding::about(subject, &row.members), finding::short(subject, &found.reason))
+            }
             (Some(subject), None) => {
                 (finding::place(subject), finding::about(subject, &row.members), verdict::kind_title(&row.kind))
             }
@@ -105,7 +104,7 @@ pub async fn read(
 ) -> Result<Vec<Summary>, StoreError> {
     let rows = incident::incidents(&mut *connection, since, limit).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let plans = incident::plans_of(connection, &ids).await?;
+    let plans = plan::plans_of(connection, &ids).await?;
     Ok(rows.iter().map(|row| Summary::of(row, &plans, configured, now)).collect())
 }
 
@@ -129,9 +128,10 @@ fn action(plans: &[&PlanRow], configured: &Configured) -> String {
     for plan in plans.iter().filter(remedies).filter(|plan| plan.applied_at.is_some()) {
         if let Some(Change::Repoint { expects, sets, .. }) = &plan.change {
             let node = |address: Option<std::net::IpAddr>| {
-                address.map_or_else(|| "?".to_owned(), |a| {
-                    configured.node_at(a).map_or_else(|| a.to_string(), str::to_owned)
-                })
+                address.map_or_else(
+                    || "?".to_owned(),
+                    |a| configured.node_at(a).map_or_else(|| a.to_string(), str::to_owned),
+                )
             };
             let moved = format!("{} → {}", node(expects.iter().next()), node(sets.iter().next()));
             parts.push(match plan.status {

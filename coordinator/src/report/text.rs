@@ -80,7 +80,13 @@ pub fn matrix(matrix: &Matrix, style: &Style) -> String {
     }
     let mut heads = vec![String::new()];
     heads.extend(matrix.canaries.iter().cloned());
-    heads.extend(matrix.services.iter().map(|service| format!("{} → {}", service.name, service.serves.name())));
+    heads.extend(matrix.services.iter().map(|service| {
+        if service.serves.native {
+            service.name.clone()
+        } else {
+            format!("{} → {}", service.name, service.serves.name())
+        }
+    }));
     heads.push("last seen".to_owned());
     let rows: Vec<Vec<(State, String)>> = matrix.vantages.iter().map(|line| row(line, matrix)).collect();
     table(&mut out, &heads, &rows, style);
@@ -112,7 +118,12 @@ fn row(line: &Line, matrix: &Matrix) -> Vec<(State, String)> {
     row.extend(line.cells.iter().map(|cell| (cell.state, cell_text(cell))));
     row.extend(line.services.iter().map(|cell| (cell.state, cell_text(cell))));
     let seen = line.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.age(&matrix.at));
-    let standing = if line.state() == State::Usable { seen } else { format!("{seen}, {}", line.standing_words) };
+    let standing = match line.state() {
+        State::Usable => seen,
+        State::Partial | State::Unroutable | State::NoAnswer | State::WrongContent | State::Unobserved => {
+            line.last_seen_at.map_or(line.standing_words.to_owned(), |_| format!("{seen}, {}", line.standing_words))
+        }
+    };
     row.push((line.state(), standing));
     row
 }

@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::moment::{At, Zone};
-use crate::store::read::incident::{PlanRow, StepRow};
+use crate::store::read::incident::StepRow;
+use crate::store::read::plan::PlanRow;
 use crate::words::{finding, plan as plan_words};
 
 /// Letters of a particular that are shown.
@@ -234,8 +235,16 @@ mod tests {
         let hold = json!({"item": "fi", "why": {"because": "standing", "until": {"what": "dwell", "until": 60_000}}});
         let rows = [
             step("incident", "no_plan", hold),
-            step("incident", "no_plan", json!({"item": "fi", "why": {"because": "guard", "refusals": [{"because": "frozen"}]}})),
-            step("incident", "no_plan", json!({"item": "fi", "why": {"because": "recent_failure", "plan": 4, "status": "failed", "until": 9_000}})),
+            step(
+                "incident",
+                "no_plan",
+                json!({"item": "fi", "why": {"because": "guard", "refusals": [{"because": "frozen"}]}}),
+            ),
+            step(
+                "incident",
+                "no_plan",
+                json!({"item": "fi", "why": {"because": "recent_failure", "plan": 4, "status": "failed", "until": 9_000}}),
+            ),
             step("incident", "closed", json!({"well_since": 5_000})),
             step("plan", "refused", json!({"refusals": [{"because": "frozen"}, {"because": "stale_epoch"}]})),
             step("plan", "conflict", json!({"found": ["203.0.113.9"]})),
@@ -270,7 +279,8 @@ mod tests {
     #[test]
     fn the_same_thing_is_said_once() {
         let told = json!({ "plan": 3 });
-        let rows = [step("incident", "proven", told), step("plan", "proof", json!({})), step("plan", "verified", json!({}))];
+        let rows =
+            [step("incident", "proven", told), step("plan", "proof", json!({})), step("plan", "verified", json!({}))];
         assert_eq!(texts(&rows), ["proven from the client's side"]);
     }
 }

@@ -117,7 +117,14 @@ impl Teller {
         ObservationId(newest.unwrap())
     }
 
-    async fn answered(&mut self, place: &str, resolver: &str, about: &str, given: &[&str], seconds: u64) -> ObservationId {
+    async fn answered(
+        &mut self,
+        place: &str,
+        resolver: &str,
+        about: &str,
+        given: &[&str],
+        seconds: u64,
+    ) -> ObservationId {
         let fact = Fact::Resolution(Resolution {
             name: name(about),
             resolver: resolver.parse().unwrap(),
@@ -129,7 +136,14 @@ impl Teller {
         self.observe(place, seconds, 11_000, fact).await
     }
 
-    async fn connected(&mut self, place: &str, target: Target, to: &str, outcome: ConnectionOutcome, seconds: u64) -> ObservationId {
+    async fn connected(
+        &mut self,
+        place: &str,
+        target: Target,
+        to: &str,
+        outcome: ConnectionOutcome,
+        seconds: u64,
+    ) -> ObservationId {
         let well = crate::words::outcome::connected(outcome);
         let (attempts, attempts_connected) = if well { (1, 1) } else { (4, 0) };
         let fact =
@@ -137,7 +151,15 @@ impl Teller {
         self.observe(place, seconds, if well { 38_400 } else { 3_004_000 }, fact).await
     }
 
-    async fn judged(&mut self, at: Timestamp, kind: SubjectKind, about: &str, place: Option<&str>, word: &'static str, reason: serde_json::Value) {
+    async fn judged(
+        &mut self,
+        at: Timestamp,
+        kind: SubjectKind,
+        about: &str,
+        place: Option<&str>,
+        word: &'static str,
+        reason: serde_json::Value,
+    ) {
         let subject = VerdictSubject {
             kind,
             subject: about.to_owned(),
@@ -149,7 +171,14 @@ impl Teller {
     }
 
     /// How a vantage stands.
-    pub(crate) async fn stands(&mut self, place: &str, verdict: VantageVerdict, reached: &[&str], failed: &[&str], seconds: u64) {
+    pub(crate) async fn stands(
+        &mut self,
+        place: &str,
+        verdict: VantageVerdict,
+        reached: &[&str],
+        failed: &[&str],
+        seconds: u64,
+    ) {
         let controls = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
         let reason = VantageJudgement {
             verdict,
@@ -163,7 +192,15 @@ impl Teller {
     }
 
     /// A name as a vantage's live resolver answers it: observations and verdict.
-    pub(crate) async fn cell(&mut self, place: &str, about: &str, given: &[&str], outcome: ConnectionOutcome, verdict: AnswerVerdict, since: u64) {
+    pub(crate) async fn cell(
+        &mut self,
+        place: &str,
+        about: &str,
+        given: &[&str],
+        outcome: ConnectionOutcome,
+        verdict: AnswerVerdict,
+        since: u64,
+    ) {
         self.answered(place, "live", about, given, 3).await;
         for to in given {
             self.connected(place, Target::Name(name(about)), to, outcome, 2).await;
@@ -189,13 +226,22 @@ impl Teller {
         self.judging().await;
         for place in ["branch-kazan", "wan-gw", "de-fra"] {
             self.stands(place, VantageVerdict::Ok, &["control-cf", "control-google"], &[], 86_400).await;
-            self.cell(place, "example.com", &["23.192.228.80"], ConnectionOutcome::TlsOk, AnswerVerdict::Ok, 80_000).await;
+            self.cell(place, "example.com", &["23.192.228.80"], ConnectionOutcome::TlsOk, AnswerVerdict::Ok, 80_000)
+                .await;
             let given = if place == "de-fra" { ELSEWHERE } else { PAIR };
             for about in SUFFER {
                 let verdict = if place == "de-fra" { AnswerVerdict::SteeredByVantage } else { AnswerVerdict::Ok };
                 self.cell(place, about, &given, ConnectionOutcome::TlsOk, verdict, 80_000).await;
             }
-            self.cell(place, "fi.montana.quest", &["95.216.10.10"], ConnectionOutcome::TlsOk, AnswerVerdict::Ok, 80_000).await;
+            self.cell(
+                place,
+                "fi.montana.quest",
+                &["95.216.10.10"],
+                ConnectionOutcome::TlsOk,
+                AnswerVerdict::Ok,
+                80_000,
+            )
+            .await;
         }
     }
 
@@ -206,7 +252,8 @@ impl Teller {
         let mut evidence = Vec::new();
         let mut names = BTreeMap::new();
         for about in SUFFER {
-            self.cell("branch-kazan", about, &PAIR, ConnectionOutcome::Silent, AnswerVerdict::UnroutableHere, 1_080).await;
+            self.cell("branch-kazan", about, &PAIR, ConnectionOutcome::Silent, AnswerVerdict::UnroutableHere, 1_080)
+                .await;
             evidence.push((self.answered("branch-kazan", "live", about, &PAIR, 1_086).await, Shows::FailsHere));
             for to in PAIR {
                 let target = || Target::Name(name(about));
@@ -216,8 +263,14 @@ impl Teller {
                 evidence.push((reached, Shows::SeenElsewhere));
             }
             let mut resolvers = BTreeMap::new();
-            for (resolver, given) in [("doh-cf", &PAIR[..]), ("doh-family", &PAIR[..]), ("dot-quad9", &PAIR[..]), ("plain-google", &["8.6.112.5"][..])] {
-                evidence.push((self.answered("branch-kazan", resolver, about, given, 1_082).await, Shows::OtherResolver));
+            for (resolver, given) in [
+                ("doh-cf", &PAIR[..]),
+                ("doh-family", &PAIR[..]),
+                ("dot-quad9", &PAIR[..]),
+                ("plain-google", &["8.6.112.5"][..]),
+            ] {
+                evidence
+                    .push((self.answered("branch-kazan", resolver, about, given, 1_082).await, Shows::OtherResolver));
                 let other = OtherResolver { verdict: AnswerVerdict::UnroutableHere, addresses: set(given) };
                 resolvers.insert(resolver.parse().unwrap(), other);
             }
@@ -238,7 +291,11 @@ impl Teller {
             driver: "pin".parse().unwrap(),
             vantage: Some("branch-kazan".parse().unwrap()),
             item: "cdnjs.cloudflare.com".to_owned(),
-            change: Change::Pin { name: name("cdnjs.cloudflare.com"), addresses: Addresses::one(ip(ELSEWHERE[0])).unwrap(), ttl_s: 5 },
+            change: Change::Pin {
+                name: name("cdnjs.cloudflare.com"),
+                addresses: Addresses::one(ip(ELSEWHERE[0])).unwrap(),
+                ttl_s: 5,
+            },
             reason: PlanReason::ProvenHere {
                 address: ip(ELSEWHERE[0]),
                 proven_at: self.ago(1_078),
@@ -249,7 +306,15 @@ impl Teller {
             mode: Mode::Act,
         };
         self.carried_out(id, &pin, 1_077, &["branch-kazan"]).await;
-        self.cell("branch-kazan", "cdnjs.cloudflare.com", &[ELSEWHERE[0]], ConnectionOutcome::TlsOk, AnswerVerdict::SteeredByVantage, 1_070).await;
+        self.cell(
+            "branch-kazan",
+            "cdnjs.cloudflare.com",
+            &[ELSEWHERE[0]],
+            ConnectionOutcome::TlsOk,
+            AnswerVerdict::SteeredByVantage,
+            1_070,
+        )
+        .await;
         let held = json!({ "item": "cdn.tailwindcss.com", "why": NoPlan::NoProvenTarget });
         let at = self.ago(1_076);
         incident::event(self.conn(), id, at, Happened::NoPlan, &held).await.unwrap();
@@ -262,7 +327,9 @@ impl Teller {
         let all = ["branch-kazan", "wan-gw", "de-fra"];
         let mut evidence = Vec::new();
         for place in all {
-            let probe = self.connected(place, Target::Node("fi".parse().unwrap()), "95.216.10.10", ConnectionOutcome::Silent, 602).await;
+            let probe = self
+                .connected(place, Target::Node("fi".parse().unwrap()), "95.216.10.10", ConnectionOutcome::Silent, 602)
+                .await;
             evidence.push((probe, Shows::NodeProbe));
         }
         let judgement = NodeJudgement {
@@ -305,7 +372,8 @@ impl Teller {
         };
         self.carried_out(id, &repoint, 599, &all).await;
         for place in all {
-            self.cell(place, "fi.montana.quest", &["49.12.20.20"], ConnectionOutcome::TlsOk, AnswerVerdict::Ok, 590).await;
+            self.cell(place, "fi.montana.quest", &["49.12.20.20"], ConnectionOutcome::TlsOk, AnswerVerdict::Ok, 590)
+                .await;
         }
         let waits = NoPlan::Standing { until: ReturnWaits::NativeNotUsable };
         let at = self.ago(580);

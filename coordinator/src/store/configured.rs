@@ -247,10 +247,9 @@ pub async fn write(connection: &mut PgConnection, configured: &Configured) -> Re
 /// # Errors
 /// When the database refuses, or a row holds what this version cannot read.
 pub async fn read(connection: &mut PgConnection) -> Result<Configured, StoreError> {
-    let rows =
-        sqlx::query!("select kind, name, detail from configured order by kind, position limit $1", ROWS_MAX)
-            .fetch_all(connection)
-            .await?;
+    let rows = sqlx::query!("select kind, name, detail from configured order by kind, position limit $1", ROWS_MAX)
+        .fetch_all(connection)
+        .await?;
     let mut configured = Configured::default();
     for row in rows {
         let bad = |error: serde_json::Error| StoreError::content("configured", "detail", &row.name, error);
@@ -305,4 +304,40 @@ fn transport(transport: Transport) -> &'static str {
 
 fn seconds_up(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[tokio::test]
+    async fn what_is_written_is_read_and_replaced_as_a_whole() {
+        let pool = testing::database().await;
+        let mut connection = pool.acquire().await.unwrap();
+        assert_eq!(read(&mut connection).await.unwrap(), Configured::default());
+        let whole = Configured::of(&testing::example());
+        write(&mut connection, &whole).await.unwrap();
+        assert_eq!(read(&mut connection).await.unwrap(), whole);
+        assert_eq!(whole.live_resolver(), Some("live"));
+        assert_eq!(whole.node_at("49.12.20.20".parse().unwrap()), Some("de"));
+        let mut less = whole.clone();
+        less.canaries.truncate(1);
+        less.services.clear();
+        write(&mut connection, &less).await.unwrap();
+        assert_eq!(read(&mut connection).await.unwrap(), less);
+    }
+
+    #[tokio::test]
+    async fn a_kind_of_a_newer_version_does_no_harm_and_a_broken_row_is_named() {
+        let pool = testing::database().await;
+        let mut connection = pool.acquire().await.unwrap();
+        write(&mut connection, &Configured::of(&testing::example())).await.unwrap();
+        sqlx::query("update configured set detail = '[]' where name = 'wan-gw'")
+            .execute(&mut *connection)
+            .await
+            .unwrap();
+        let error = read(&mut connection).await.unwrap_err().to_string();
+        assert!(error.contains("table configured, column detail, row wan-gw"), "{error}");
+    }
 }

@@ -1,8 +1,80 @@
 //! What the page, the API and the operator's tool read. Mostly from the views people use as well,
 //! so that nobody sees two truths. Every query has a limit.
 //!
-//! - [`now`]: how things stand. [`incident`]: what happened. [`counts`]: numbers for `/metrics`.
+//! - [`now`]: how things stand. [`incident`]: what happened. [`plan`]: what was done.
+//! - [`counts`]: numbers for `/metrics`.
 
 pub mod counts;
 pub mod incident;
 pub mod now;
+pub mod plan;
+
+#[cfg(test)]
+mod tests {
+    use crate::report::told::Teller;
+    use crate::testing;
+
+    /// `\d+` explains every column: the views are documentation as much as interface.
+    #[tokio::test]
+    async fn every_view_and_each_of_its_columns_is_explained() {
+        let pool = testing::database().await;
+        let missing: Vec<String> = sqlx::query_scalar(
+            "select c.relname || '.' || coalesce(a.attname, '(view)')
+             from pg_class c left join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+             where c.relkind = 'v' and c.relname like 'v\\_%'
+               and (col_description(c.oid, a.attnum) is null or obj_description(c.oid) is null)",
+        )
+        .fetch_all(&pool)
+        .await
+        .unwrap();
+        assert_eq!(missing, Vec::<String>::new());
+    }
+
+    /// Dashboards and people read with a role that can change nothing and sees no table.
+    #[tokio::test]
+    async fn the_reading_role_reads_the_views_and_nothing_else() {
+        let app = testing::app().await;
+        let mut teller = Teller::new(app).await;
+        teller.all_well().await;
+        let id = teller.branch_loses_the_pair().await.0;
+        sqlx::query("set role parallax_ro").execute(teller.conn()).await.unwrap();
+        for view in
+            ["v_vantage", "v_observation", "v_verdict", "v_incident", "v_plan", "v_proof", "v_timeline", "v_matrix"]
+        {
+            let statement = format!("select count(*) from {view}");
+            let count: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(statement)).fetch_one(teller.conn()).await.unwrap();
+            assert!(count > 0, "{view}");
+        }
+        let evidence: i64 = sqlx::query_scalar("select count(outcome) from v_evidence where incident_id = $1")
+            .bind(id)
+            .fetch_one(teller.conn())
+            .await
+            .unwrap();
+        assert_eq!(evidence, 18);
+        for forbidden in [
+            "select * from observation",
+            "delete from v_plan",
+            "insert into write_freeze (by, reason) values ('x', 'x')",
+        ] {
+            let error = sqlx::query(forbidden).execute(teller.conn()).await.unwrap_err();
+            assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("42501"), "{forbidden}");
+        }
+        sqlx::query("reset role").execute(teller.conn()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_verdict_holds_until_the_next_one_of_its_subject() {
+        let app = testing::app().await;
+        let mut teller = Teller::new(app).await;
+        teller.all_well().await;
+        teller.branch_loses_the_pair().await;
+        let held: Vec<(String, bool)> = sqlx::query_as(
+            "select verdict, until is null from v_verdict
+             where subject_kind = 'answer' and subject = 'cdn.tailwindcss.com' and vantage = 'branch-kazan' order by id",
+        )
+        .fetch_all(teller.conn())
+        .await
+        .unwrap();
+        assert_eq!(held, [("answer_ok".to_owned(), false), ("answer_unroutable_here".to_owned(), true)]);
+    }
+}

@@ -80,7 +80,8 @@ impl Desk {
     ) -> Result<T, Trouble> {
         let reading = async {
             let _turn = self.0.readers.acquire().await.map_err(|_| Trouble::Slow)?;
-            let mut connection = self.0.app.pool.acquire().await.map_err(|error| Trouble::from(StoreError::from(error)))?;
+            let mut connection =
+                self.0.app.pool.acquire().await.map_err(|error| Trouble::from(StoreError::from(error)))?;
             read(&mut connection).await.map_err(Trouble::from)
         };
         tokio::time::timeout(READ_WITHIN, reading).await.unwrap_or(Err(Trouble::Slow))

@@ -27,9 +27,9 @@ pub(crate) async fn read(desk: &Desk) -> Result<Failover, Trouble> {
 
 /// The page.
 pub async fn page(State(desk): State<Desk>) -> Response {
-    let shown = read(&desk).await.and_then(|failover| {
-        text::page(&Page { active: "failover", version: env!("CARGO_PKG_VERSION"), failover })
-    });
+    let shown = read(&desk)
+        .await
+        .and_then(|failover| text::page(&Page { active: "failover", version: env!("CARGO_PKG_VERSION"), failover }));
     shown.unwrap_or_else(|trouble| trouble.answer(Form::Html, &desk))
 }
 

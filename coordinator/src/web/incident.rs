@@ -92,11 +92,9 @@ async fn read(desk: &Desk, number: &str) -> Result<Story, Trouble> {
         Ok(_) | Err(_) => return Err(Trouble::NoNumber { asked: shortened() }),
     };
     let found = desk
-        .read(async |connection: &mut PgConnection| {
-            match story::read(connection, id, &Zone::utc()).await? {
-                Some(story) => Ok(Ok(story)),
-                None => Ok(Err(rows::newest(connection).await?)),
-            }
+        .read(async |connection: &mut PgConnection| match story::read(connection, id, &Zone::utc()).await? {
+            Some(story) => Ok(Ok(story)),
+            None => Ok(Err(rows::newest(connection).await?)),
         })
         .await?;
     found.map_err(|newest| Trouble::NoIncident { asked: shortened(), newest: newest.map(|id| id.0) })
@@ -139,7 +137,13 @@ fn lanes(story: &Story) -> Option<Lanes> {
     }
     let end = if closed.is_some() { "closed" } else { "goes on" };
     let open_x = x(opened);
-    Some(Lanes { height: LANE * rows.len() + 28, open_x, open_width: (x(closed.unwrap_or(until)) - open_x).max(2), end, rows })
+    Some(Lanes {
+        height: LANE * rows.len() + 28,
+        open_x,
+        open_width: (x(closed.unwrap_or(until)) - open_x).max(2),
+        end,
+        rows,
+    })
 }
 
 fn class(step: &timeline::Step) -> &'static str {

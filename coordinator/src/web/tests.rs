@@ -79,19 +79,22 @@ async fn when_all_is_well_it_says_so_in_every_form() {
     teller.all_well().await;
     let router = pages(&app);
     let got = get(&router, "/").await;
-    holds(&got.body, &[
-        "No open incident.",
-        "branch-kazan, cdnjs.cloudflare.com: usable, 2 of 2 addresses work",
-        "2/2 · 38 ms",
-        "served by fi",
-        "8.6.112.0: TCP and TLS completed, certificate right",
-    ]);
+    holds(
+        &got.body,
+        &[
+            "No open incident.",
+            "branch-kazan, cdnjs.cloudflare.com: usable, 2 of 2 addresses work",
+            "2/2 · 38 ms",
+            "served by fi",
+            "8.6.112.0: TCP and TLS completed, certificate right",
+        ],
+    );
     assert!(!got.body.contains("Nobody judges"));
     let matrix = json(&router, "/matrix.json").await;
     assert_eq!(matrix["vantages"][0]["cells"][0]["state"], "usable");
     let text = get(&router, "/matrix.txt").await;
     assert_eq!(text.headers["content-type"], "text/plain; charset=utf-8");
-    holds(&text.body, &["o 2/2 38 ms", "fi → fi", "wan-gw"]);
+    holds(&text.body, &["o 2/2 38 ms", "o 1/1 fi", "wan-gw"]);
 }
 
 #[tokio::test]
@@ -102,50 +105,60 @@ async fn the_branch_that_lost_a_web_site_is_told_from_conclusion_to_command_line
     let router = pages(&app);
     let sentence = "one address pair explains 2 names; no resolver asked from there does better";
     let front = get(&router, "/").await.body;
-    holds(&front, &[
-        sentence,
-        "branch-kazan only",
-        &format!("href=\"/i/{id}\""),
-        "branch-kazan, cdn.tailwindcss.com: unroutable, 0 of 2 addresses work",
-        "8.47.69.0: nothing came back: timed out",
-        "pinned by plan 1",
-        "1 name pinned",
-    ]);
+    holds(
+        &front,
+        &[
+            sentence,
+            "branch-kazan only",
+            &format!("href=\"/i/{id}\""),
+            "branch-kazan, cdn.tailwindcss.com: unroutable, 0 of 2 addresses work",
+            "8.47.69.0: nothing came back: timed out",
+            "pinned by plan 1",
+            "1 name pinned",
+        ],
+    );
     let page = get(&router, &format!("/i/{id}")).await.body;
-    holds(&page, &[
-        "no: 4 of 4 hand out unroutable addresses",
-        "while de-fra and wan-gw reach the same addresses",
-        "the path, not the address",
-        "switching the resolver is useless",
-        "pin cdnjs.cloudflare.com to 104.26.4.10 (TTL 5 s)",
-        "take the pin cdnjs.cloudflare.com to 104.26.4.10 away",
-        "0.4 s to apply, 1.3 s to proof",
-        "no address or node is proven usable from the side that suffers",
-        "--resolve cdn.tailwindcss.com:443:",
-        "dig +noall",
-        "/tool/netwatch/add type=tcp-conn",
-        &format!("select * from v_evidence where incident_id = {id} order by at;"),
-        "which hop drops it",
-    ]);
+    holds(
+        &page,
+        &[
+            "no: 4 of 4 hand out unroutable addresses",
+            "while de-fra and wan-gw reach the same addresses",
+            "the path, not the address",
+            "switching the resolver is useless",
+            "pin cdnjs.cloudflare.com to 104.26.4.10 (TTL 5 s)",
+            "take the pin cdnjs.cloudflare.com to 104.26.4.10 away",
+            "0.4 s to apply, 1.3 s to proof",
+            "no address or node is proven usable from the side that suffers",
+            "--resolve cdn.tailwindcss.com:443:",
+            "dig +noall",
+            "/tool/netwatch/add type=tcp-conn",
+            &format!("select * from v_evidence where incident_id = {id} order by at;"),
+            "which hop drops it",
+        ],
+    );
     let told = json(&router, &format!("/i/{id}.json")).await;
     assert_eq!(told["another_resolver"]["would_help"], "no");
     assert_eq!(told["another_resolver"]["answers"].as_array().unwrap().len(), 8);
     assert_eq!(told["evidence_total"], 18);
     let why = told["why"].as_array().unwrap();
-    assert!(why.iter().all(|point| !point["observations"].as_array().unwrap().is_empty() || point["saw"].as_str().unwrap().starts_with("de-fra")));
+    assert!(why.iter().all(|point| !point["observations"].as_array().unwrap().is_empty()
+        || point["saw"].as_str().unwrap().starts_with("de-fra")));
     assert_eq!(told["plans"][0]["status"], "verified");
     let list = json(&router, "/incidents.json").await;
     assert_eq!(list["incidents"][0]["conclusion"], sentence);
     holds(&get(&router, "/metrics").await.body, &["parallax_incidents_open{kind=\"answer_unroutable_here\"} 1"]);
     let text = get(&router, &format!("/i/{id}.txt")).await.body;
-    holds(&text, &[
-        "# unroutable answer",
-        "Conclusion   DNS answered (NOERROR)",
-        "would another one help? no: 4 of 4 hand out unroutable addresses",
-        "[evidence #",
-        "Check again  on the LAN of branch-kazan",
-        "SQL          select * from v_evidence",
-    ]);
+    holds(
+        &text,
+        &[
+            "# unroutable answer",
+            "Conclusion   DNS answered (NOERROR)",
+            "would another one help? no: 4 of 4 hand out unroutable addresses",
+            "[evidence #",
+            "Check again  on the LAN of branch-kazan",
+            "SQL          select * from v_evidence",
+        ],
+    );
     assert!(text.lines().filter(|line| !line.contains("curl ")).all(|line| line.chars().count() <= 110), "{text}");
 }
 
@@ -155,23 +168,32 @@ async fn a_moved_record_shows_where_it_leads_why_and_who_sees_it() {
     teller.all_well().await;
     let id = teller.node_dies().await.0;
     let router = pages(&app);
-    holds(&get(&router, "/").await.body, &["temporarily via de", "node fi is dead: 3 vantages in 3 failure domains agree"]);
-    holds(&get(&router, "/failover").await.body, &[
-        "temporarily via de",
-        "49.12.20.20",
-        "repoint fi.montana.quest from 95.216.10.10 to 49.12.20.20",
-        "the remedy stands; back when the native answer or node is usable",
-        "branch-kazan: de",
-        "1 of 3",
-        "seen by 3 vantages",
-        "Not frozen",
-    ]);
+    holds(
+        &get(&router, "/").await.body,
+        &["temporarily via de", "node fi is dead: 3 vantages in 3 failure domains agree"],
+    );
+    holds(
+        &get(&router, "/failover").await.body,
+        &[
+            "temporarily via de",
+            "49.12.20.20",
+            "repoint fi.montana.quest from 95.216.10.10 to 49.12.20.20",
+            "the remedy stands; back when the native answer or node is usable",
+            "branch-kazan: de",
+            "1 of 3",
+            "seen by 3 vantages",
+            "Not frozen",
+        ],
+    );
     let status = json(&router, "/api/v1/status/failover").await;
     let host = &status["hosts"]["fi.montana.quest"];
     assert_eq!((&host["ip"], &host["node"], &host["native"]), (&"49.12.20.20".into(), &"de".into(), &false.into()));
     assert!(host["reason"].as_str().unwrap().contains("node fi is dead"));
     let page = get(&router, &format!("/i/{id}")).await.body;
-    holds(&page, &["from branch-kazan it stays silent", "one proven living witness would have been a veto", "3.9 s to proof"]);
+    holds(
+        &page,
+        &["from branch-kazan it stays silent", "one proven living witness would have been a veto", "3.9 s to proof"],
+    );
     holds(&get(&router, "/failover.txt").await.body, &["> de 49.12.20.20", "Last plans"]);
     teller.ends(incident_id(id), 5).await;
     // Another coordinator's page: this one may show what it read a moment ago.
@@ -186,21 +208,42 @@ fn incident_id(id: i64) -> parallax_decide::incident::IncidentId {
 async fn a_vantage_without_an_uplink_accuses_nobody() {
     let (app, mut teller) = story().await;
     teller.all_well().await;
-    teller.cell("branch-kazan", "example.com", &["23.192.228.80"], ConnectionOutcome::Silent, AnswerVerdict::InsufficientEvidence, 60).await;
+    teller
+        .cell(
+            "branch-kazan",
+            "example.com",
+            &["23.192.228.80"],
+            ConnectionOutcome::Silent,
+            AnswerVerdict::InsufficientEvidence,
+            60,
+        )
+        .await;
     teller.uplink_goes_down("branch-kazan").await;
     let router = pages(&app);
     let page = get(&router, "/").await.body;
-    holds(&page, &[
-        "branch-kazan: its own uplink is down (no control was reached); it accuses nobody",
-        "branch-kazan, example.com: uplink down",
-        "nothing accused from here",
-        "controls 0/2",
-    ]);
+    holds(
+        &page,
+        &[
+            "branch-kazan: its own uplink is down (no control was reached); it accuses nobody",
+            "branch-kazan, example.com: uplink down",
+            "nothing accused from here",
+            "controls 0/2",
+        ],
+    );
     assert!(!page.contains("branch-kazan, example.com: unroutable") && !page.contains("class=\"unroutable\""));
     let matrix = json(&router, "/matrix.json").await;
     let kazan = matrix["vantages"].as_array().unwrap().iter().find(|line| line["vantage"] == "branch-kazan").unwrap();
-    assert!(kazan["cells"].as_array().unwrap().iter().all(|cell| cell["state"] == "unobserved" && cell["verdict"].is_null()));
-    holds(&get(&router, "/metrics").await.body, &["parallax_up{vantage=\"branch-kazan\"} 0", "parallax_up{vantage=\"wan-gw\"} 1"]);
+    assert!(
+        kazan["cells"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|cell| cell["state"] == "unobserved" && cell["verdict"].is_null())
+    );
+    holds(
+        &get(&router, "/metrics").await.body,
+        &["parallax_up{vantage=\"branch-kazan\"} 0", "parallax_up{vantage=\"wan-gw\"} 1"],
+    );
 }
 
 #[tokio::test]
@@ -238,7 +281,9 @@ async fn what_comes_from_rows_is_never_markup() {
         sqlx::query(statement).bind(evil).execute(teller.conn()).await.unwrap();
     }
     let router = pages(&app);
-    for path in ["/", "/failover", &format!("/i/{id}"), "/i/%3Cscript%3Ealert(1)%3C%2Fscript%3E", "/%3Cscript%3Ealert(1)"] {
+    for path in
+        ["/", "/failover", &format!("/i/{id}"), "/i/%3Cscript%3Ealert(1)%3C%2Fscript%3E", "/%3Cscript%3Ealert(1)"]
+    {
         let got = get(&router, path).await;
         assert!(!got.body.contains("<script>alert"), "{path}: {}", got.body);
     }
@@ -261,11 +306,14 @@ async fn rows_of_another_version_are_shown_as_far_as_they_can_be() {
     }
     let router = pages(&app);
     holds(&get(&router, "/").await.body, &["answer eaten by a dog"]);
-    holds(&get(&router, &format!("/i/{id}")).await.body, &[
-        "The finding was stored by another version of Parallax",
-        "written by another version of Parallax",
-        "no longer in the log",
-    ]);
+    holds(
+        &get(&router, &format!("/i/{id}")).await.body,
+        &[
+            "The finding was stored by another version of Parallax",
+            "written by another version of Parallax",
+            "no longer in the log",
+        ],
+    );
 }
 
 #[tokio::test]
@@ -298,8 +346,21 @@ async fn every_answer_forbids_outside_bytes_and_head_works() {
     teller.all_well().await;
     let id = teller.node_dies().await.0;
     let router = pages(&app);
-    let paths = ["/", "/matrix.json", "/matrix.txt", "/incidents.json", "/failover", "/failover.txt", "/metrics",
-        "/api/v1/status/failover", "/-/healthy", "/-/ready", "/assets/parallax.css", "/assets/live.js", "/assets/icon.svg"];
+    let paths = [
+        "/",
+        "/matrix.json",
+        "/matrix.txt",
+        "/incidents.json",
+        "/failover",
+        "/failover.txt",
+        "/metrics",
+        "/api/v1/status/failover",
+        "/-/healthy",
+        "/-/ready",
+        "/assets/parallax.css",
+        "/assets/live.js",
+        "/assets/icon.svg",
+    ];
     for path in paths.iter().map(ToString::to_string).chain([format!("/i/{id}"), format!("/i/{id}.txt")]) {
         let got = get(&router, &path).await;
         assert_eq!(got.status, StatusCode::OK, "{path}");
@@ -324,8 +385,10 @@ async fn every_answer_forbids_outside_bytes_and_head_works() {
 
 #[tokio::test]
 async fn without_the_database_it_says_so_and_what_it_still_knows() {
-    let gone = sqlx::postgres::PgConnectOptions::new_without_pgpass().socket("/nonexistent").username("x").database("x");
-    let app = App::new(crate::store::pool(gone), testing::example(), crate::clock::Clock::system(), "/nonexistent".into());
+    let gone =
+        sqlx::postgres::PgConnectOptions::new_without_pgpass().socket("/nonexistent").username("x").database("x");
+    let app =
+        App::new(crate::store::pool(gone), testing::example(), crate::clock::Clock::system(), "/nonexistent".into());
     let router = pages(&app);
     for path in ["/", "/failover", "/i/1"] {
         let got = get(&router, path).await;
@@ -382,47 +445,3 @@ async fn a_frozen_fleet_is_an_incident_like_any_other() {
     holds(&get(&router, "/").await.body, &["all controls failed", "nothing is judged and nothing changed"]);
     holds(&get(&router, &format!("/i/{id}")).await.body, &["all vantages", "Nothing was changed"]);
 }
-
-// SHOW-BEGIN
-#[tokio::test(flavor = "multi_thread")]
-async fn show_me() {
-    if std::env::var_os("SHOW").is_none() { return; }
-    async fn serve(app: Arc<App>, port: u16) {
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap();
-        tokio::spawn(async move { axum::serve(listener, pages(&app)).await.unwrap() });
-    }
-    let empty = testing::app().await;
-    serve(empty, 18080).await;
-    let (app, _t) = story().await;
-    serve(app, 18081).await;
-    let (app, mut teller3) = story().await;
-    teller3.all_well().await;
-    serve(app, 18082).await;
-    let (app, mut teller) = story().await;
-    teller.all_well().await;
-    let old = teller.node_dies().await;
-    teller.ends(old, 20).await;
-    teller.branch_loses_the_pair().await;
-    teller.node_dies().await;
-    eprintln!("database of 18083: {:?}", app.pool.connect_options());
-    serve(app, 18083).await;
-    let (app, mut teller2) = story().await;
-    teller2.all_well().await;
-    teller2.cell("branch-kazan", "example.com", &["23.192.228.80"], ConnectionOutcome::Silent, AnswerVerdict::InsufficientEvidence, 60).await;
-    teller2.uplink_goes_down("branch-kazan").await;
-    freeze::freeze(teller2.conn(), "anna", "DNS provider maintenance until 15:00").await.unwrap();
-    serve(app, 18084).await;
-    let gone = sqlx::postgres::PgConnectOptions::new_without_pgpass().socket("/nonexistent").username("x").database("x");
-    let app = App::new(crate::store::pool(gone), testing::example(), crate::clock::Clock::system(), "/nonexistent".into());
-    serve(app, 18085).await;
-    let _ = &teller.app; let _ = &teller2.app;
-    for _ in 0..400 {
-        for t in [&mut teller, &mut teller2, &mut teller3] {
-            for q in ["update lease set expires_at = now() + interval '1 minute'", "update vantage set last_seen_at = now() where name <> 'de-fra' or true", "update observation set received_at = clock_timestamp()"] {
-                sqlx::query(q).execute(t.conn()).await.unwrap();
-            }
-        }
-        tokio::time::sleep(std::time::Duration::from_secs(8)).await;
-    }
-}
-// SHOW-END

@@ -228,6 +228,13 @@ fn said(
 pub async fn nothing_here(State(_desk): State<Desk>, uri: Uri) -> Response {
     let form = Form::of(uri.path());
     let what = "There is nothing here";
-    std::future::ready(said(StatusCode::NOT_FOUND, form, what, "The address is mistyped, or the page has gone.", &PLACES, &[]))
-        .await
+    std::future::ready(said(
+        StatusCode::NOT_FOUND,
+        form,
+        what,
+        "The address is mistyped, or the page has gone.",
+        &PLACES,
+        &[],
+    ))
+    .await
 }

@@ -1,23 +1,20 @@
-//! What was concluded: one sentence for a banner, one for the incident, the points that support it,
-//! and whether another resolver would help.
+//! What was concluded: one sentence for a banner, one for the incident, and the points that support it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use parallax_decide::finding::{Reason, Shows, Subject, Unroutable};
-use parallax_decide::names::{DomainName, ResolverName, VantageName};
+use parallax_decide::names::{DomainName, VantageName};
 use parallax_decide::node::NodeJudgement;
 use parallax_decide::vantage::VantageJudgement;
-use parallax_decide::verdict::{AnswerVerdict, NodeVerdict};
+use parallax_decide::verdict::{FleetVerdict, NodeVerdict};
 use serde::Serialize;
 
+use super::counterfactual::{Counterfactual, Help, counterfactual};
 use super::verdict::{
-    address_phrase, answer_sentence, answer_state, answer_word, fleet_sentence, node_phrase, vantage_sentence, vantage_word,
+    address_phrase, answer_sentence, answer_word, fleet_sentence, node_phrase, vantage_sentence, vantage_word,
 };
-use super::{State, count, list};
-
-/// Names or addresses a sentence spells out before it says "and n more".
-const SPELLED_MAX: usize = 4;
+use super::{SPELLED_MAX, count, list, plural, texts};
 
 /// One thing that supports a conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,71 +44,6 @@ pub enum FactKind {
 impl Point {
     fn new(shows: Shows, saw: String, so: Option<String>) -> Self {
         Self { saw, so, shows, from: None, kind: None }
-    }
-}
-
-/// Whether a switch of the resolver would help those who suffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Help {
-    /// At least one other resolver gives something usable there.
-    Yes,
-    /// Every other resolver was asked, and none does.
-    No,
-    /// Not all of them have been measured enough.
-    Unknown,
-}
-
-/// The answer to "would another resolver help?", with what shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Counterfactual {
-    /// The answer.
-    pub would_help: Help,
-    /// The same as a sentence, beginning with yes, no or not known.
-    pub sentence: String,
-    /// What each resolver gives for each name, asked from where it hurts.
-    pub answers: Vec<Given>,
-}
-
-/// What one resolver gives for one name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Given {
-    /// Resolver.
-    pub resolver: ResolverName,
-    /// Name.
-    pub name: DomainName,
-    /// Addresses it gave.
-    pub addresses: Vec<IpAddr>,
-    /// Verdict's word.
-    pub verdict: AnswerVerdict,
-    /// Verdict in words.
-    pub words: &'static str,
-}
-
-impl Counterfactual {
-    /// The answers, names for which a resolver gives the same thing put together.
-    #[must_use]
-    pub fn grouped(&self) -> Vec<(&Given, Vec<&DomainName>)> {
-        let mut groups: Vec<(&Given, Vec<&DomainName>)> = Vec::new();
-        for given in &self.answers {
-            let same = |other: &Given| {
-                (&other.resolver, other.verdict, &other.addresses) == (&given.resolver, given.verdict, &given.addresses)
-            };
-            if let Some((_, names)) = groups.iter_mut().find(|(first, _)| same(first)) {
-                names.push(&given.name);
-            } else {
-                groups.push((given, vec![&given.name]));
-            }
-        }
-        groups
-    }
-}
-
-impl Given {
-    /// What its verdict is drawn as.
-    #[must_use]
-    pub fn state(&self) -> State {
-        answer_state(self.verdict)
     }
 }
 
@@ -153,7 +85,9 @@ pub fn short(subject: &Subject, reason: &Reason) -> String {
                 Some(Counterfactual { would_help: Help::No, .. }) => {
                     format!("{explained}; no resolver asked from there does better")
                 }
-                Some(Counterfactual { would_help: Help::Yes, .. }) => format!("{explained}; another resolver would help"),
+                Some(Counterfactual { would_help: Help::Yes, .. }) => {
+                    format!("{explained}; another resolver would help")
+                }
                 Some(Counterfactual { would_help: Help::Unknown, .. }) | None => explained,
             }
         }
@@ -238,8 +172,19 @@ pub fn points(subject: &Subject, reason: &Reason) -> Vec<Point> {
         }
         Reason::Node { judgement, .. } => node_points(judgement),
         Reason::Vantage { judgement } => vec![controls_point(subject, judgement)],
-        Reason::Fleet { .. } => Vec::new(),
+        Reason::Fleet { verdict } => fleet_points(*verdict),
     }
+}
+
+fn fleet_points(verdict: FleetVerdict) -> Vec<Point> {
+    let (saw, so) = match verdict {
+        FleetVerdict::Ok => return Vec::new(),
+        FleetVerdict::CoordinatorIsolated => ("no vantage has reported lately", "perhaps it is the coordinator"),
+        FleetVerdict::ControlsFailed => {
+            ("no vantage that reports reached one of its controls", "it is the controls or us, not what we watch")
+        }
+    };
+    vec![Point::new(Shows::Control, saw.to_owned(), Some(so.to_owned()))]
 }
 
 /// What can be excluded, and by what.
@@ -247,7 +192,8 @@ pub fn points(subject: &Subject, reason: &Reason) -> Vec<Point> {
 pub fn ruled_out(subject: &Subject, reason: &Reason) -> Vec<String> {
     match reason {
         Reason::UnroutableHere { names } => {
-            let mut out = vec![format!("the addresses themselves: {} them", plural(&reachers(names), "reaches", "reach"))];
+            let mut out =
+                vec![format!("the addresses themselves: {} them", plural(&reachers(names), "reaches", "reach"))];
             if let Some(Counterfactual { would_help: Help::No, sentence, .. }) = counterfactual(names) {
                 out.push(format!("the resolver: {}", sentence.trim_start_matches("no: ")));
             }
@@ -270,50 +216,6 @@ pub fn ruled_out(subject: &Subject, reason: &Reason) -> Vec<String> {
         }
         Reason::AnswerUnusable { .. } | Reason::Vantage { .. } | Reason::Fleet { .. } => Vec::new(),
     }
-}
-
-/// Whether another resolver would help; none where the question does not arise.
-#[must_use]
-pub fn counterfactual(names: &BTreeMap<DomainName, Unroutable>) -> Option<Counterfactual> {
-    let mut answers = Vec::new();
-    let mut by_resolver: BTreeMap<&ResolverName, Vec<AnswerVerdict>> = BTreeMap::new();
-    for (name, unroutable) in names {
-        for (resolver, other) in &unroutable.resolvers {
-            by_resolver.entry(resolver).or_default().push(other.verdict);
-            answers.push(Given {
-                resolver: resolver.clone(),
-                name: name.clone(),
-                addresses: other.addresses.iter().copied().collect(),
-                verdict: other.verdict,
-                words: answer_word(other.verdict),
-            });
-        }
-    }
-    if names.is_empty() {
-        return None;
-    }
-    let asked = by_resolver.len();
-    let helping: Vec<&ResolverName> =
-        by_resolver.iter().filter(|(_, v)| v.iter().any(|one| one.usable())).map(|(name, _)| *name).collect();
-    let open = by_resolver.values().filter(|v| v.contains(&AnswerVerdict::InsufficientEvidence)).count();
-    let unroutable = by_resolver.values().filter(|v| v.iter().all(|one| one_is_unroutable(*one))).count();
-    let (would_help, sentence) = if !helping.is_empty() {
-        (Help::Yes, format!("yes: {} something usable there", plural(&to_texts(&helping), "gives", "give")))
-    } else if asked == 0 {
-        (Help::Unknown, "not known: no other resolver was asked from there".to_owned())
-    } else if open > 0 {
-        let known = asked - open;
-        (
-            Help::Unknown,
-            format!("not known yet: {known} of {asked} give nothing usable, {open} not measured enough"),
-        )
-    } else if unroutable == asked {
-        (Help::No, format!("no: {asked} of {asked} hand out unroutable addresses"))
-    } else {
-        (Help::No, format!("no: {asked} of {asked} give nothing usable there"))
-    };
-    answers.sort_by(|a, b| (&a.resolver, &a.name).cmp(&(&b.resolver, &b.name)));
-    Some(Counterfactual { would_help, sentence, answers })
 }
 
 fn unroutable_points(subject: &Subject, names: &BTreeMap<DomainName, Unroutable>) -> Vec<Point> {
@@ -376,7 +278,7 @@ fn node_points(judgement: &NodeJudgement) -> Vec<Point> {
         })
         .collect();
     if !judgement.alive_at.is_empty() {
-        let saw = format!("{} it", plural(&to_texts(&judgement.alive_at), "reaches", "reach"));
+        let saw = format!("{} it", plural(&texts(&judgement.alive_at), "reaches", "reach"));
         points.push(Point::new(Shows::NodeProbe, saw, Some("it is alive: the record stays".to_owned())));
     } else if judgement.verdict.gone() {
         let domains = list(&judgement.accusing_domains, SPELLED_MAX);
@@ -445,10 +347,6 @@ fn gone_phrase(verdict: NodeVerdict) -> &'static str {
     }
 }
 
-fn one_is_unroutable(verdict: AnswerVerdict) -> bool {
-    matches!(verdict, AnswerVerdict::UnroutableHere | AnswerVerdict::DeadEverywhere)
-}
-
 fn all_addresses(names: &BTreeMap<DomainName, Unroutable>) -> BTreeSet<IpAddr> {
     names.values().flat_map(|unroutable| unroutable.addresses.iter().copied()).collect()
 }
@@ -457,19 +355,6 @@ fn reachers(names: &BTreeMap<DomainName, Unroutable>) -> Vec<String> {
     let vantages: BTreeSet<&VantageName> =
         names.values().flat_map(|unroutable| unroutable.proven_at.values().flatten()).collect();
     vantages.into_iter().map(ToString::to_string).collect()
-}
-
-fn to_texts<T: ToString>(items: &[T]) -> Vec<String> {
-    items.iter().map(ToString::to_string).collect()
-}
-
-/// `wan-gw reaches`, `wan-gw and de-fra reach`.
-fn plural(who: &[String], one: &str, many: &str) -> String {
-    match who.len() {
-        0 => format!("nobody {one}"),
-        1 => format!("{} {one}", list(who, SPELLED_MAX)),
-        _ => format!("{} {many}", list(who, SPELLED_MAX)),
-    }
 }
 
 fn spelled(addresses: &BTreeSet<IpAddr>) -> String {
@@ -495,7 +380,7 @@ fn capital(text: &str) -> String {
 mod tests {
     use parallax_decide::finding::OtherResolver;
     use parallax_decide::names::FailureDomain;
-    use parallax_decide::verdict::{AddressVerdict, FleetVerdict, VantageVerdict};
+    use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, FleetVerdict, VantageVerdict};
 
     use super::*;
 
@@ -520,7 +405,10 @@ mod tests {
                 .map(|(name, verdict)| (name.parse().unwrap(), OtherResolver { verdict: *verdict, addresses: pair() }))
                 .collect(),
         };
-        ["cdnjs.cloudflare.com", "cdn.tailwindcss.com"].into_iter().map(|name| (name.parse().unwrap(), one.clone())).collect()
+        ["cdnjs.cloudflare.com", "cdn.tailwindcss.com"]
+            .into_iter()
+            .map(|name| (name.parse().unwrap(), one.clone()))
+            .collect()
     }
 
     #[test]
@@ -550,20 +438,6 @@ mod tests {
         assert!(ruled_out(&kazan(), &reason)[1].starts_with("the resolver: 4 of 4"));
     }
 
-    #[test]
-    fn a_resolver_that_does_better_is_named_and_one_unmeasured_leaves_it_open() {
-        let better = unroutable(&[("doh-cf", AnswerVerdict::UnroutableHere), ("doh-x", AnswerVerdict::Ok)]);
-        assert_eq!(counterfactual(&better).unwrap().sentence, "yes: doh-x gives something usable there");
-        let open = unroutable(&[("a", AnswerVerdict::UnroutableHere), ("b", AnswerVerdict::InsufficientEvidence)]);
-        let open = counterfactual(&open).unwrap();
-        assert_eq!(open.would_help, Help::Unknown);
-        assert_eq!(open.sentence, "not known yet: 1 of 2 give nothing usable, 1 not measured enough");
-        let mixed = unroutable(&[("a", AnswerVerdict::UnroutableHere), ("b", AnswerVerdict::Servfail)]);
-        assert_eq!(counterfactual(&mixed).unwrap().sentence, "no: 2 of 2 give nothing usable there");
-        assert_eq!(counterfactual(&unroutable(&[])).unwrap().would_help, Help::Unknown);
-        assert_eq!(counterfactual(&BTreeMap::new()), None);
-    }
-
     fn node(verdict: NodeVerdict, alive: &[&str], accusers: &[&str]) -> Reason {
         let judgement = NodeJudgement {
             verdict,
@@ -580,7 +454,10 @@ mod tests {
     fn a_dead_node_is_told_with_its_witnesses() {
         let subject = Subject::Service { service: "fi".parse().unwrap() };
         let reason = node(NodeVerdict::DeadEverywhere, &[], &["branch-kazan", "de-fra", "wan-gw"]);
-        assert_eq!(short(&subject, &reason), "node fi is dead: 3 vantages in 3 failure domains agree, nobody reaches it");
+        assert_eq!(
+            short(&subject, &reason),
+            "node fi is dead: 3 vantages in 3 failure domains agree, nobody reaches it"
+        );
         assert!(points(&subject, &reason)[0].saw.contains("from branch-kazan it stays silent"));
         let some = node(NodeVerdict::UnroutableFromSome, &["de-fra"], &["branch-kazan"]);
         assert_eq!(short(&subject, &some), "node fi is alive at de-fra and dead at branch-kazan");
@@ -603,8 +480,12 @@ mod tests {
         for verdict in FleetVerdict::ALL {
             assert!(!long(&Subject::Fleet, &Reason::Fleet { verdict: *verdict }).is_empty());
         }
-        let dead = Reason::DeadEverywhere { vantages: ["a".parse().unwrap(), "b".parse().unwrap()].into(), addresses: pair() };
-        assert!(long(&Subject::Name { name: "x.test".parse().unwrap() }, &dead).contains("the answer is dead, not the path"));
+        let dead =
+            Reason::DeadEverywhere { vantages: ["a".parse().unwrap(), "b".parse().unwrap()].into(), addresses: pair() };
+        assert!(
+            long(&Subject::Name { name: "x.test".parse().unwrap() }, &dead)
+                .contains("the answer is dead, not the path")
+        );
         for verdict in AnswerVerdict::ALL {
             let reason = Reason::AnswerUnusable { verdict: *verdict, addresses: pair(), dead: pair() };
             assert!(long(&kazan(), &reason).ends_with('.'));

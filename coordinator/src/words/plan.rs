@@ -8,11 +8,8 @@ use parallax_decide::time::Timestamp;
 use parallax_decide::topology::Mode;
 use parallax_decide::verdict::AnswerVerdict;
 
-use super::list;
 use super::verdict::node_phrase;
-
-/// Addresses, resolvers or vantages a sentence spells out.
-const SPELLED_MAX: usize = 4;
+use super::{SPELLED_MAX, list};
 
 /// How a moment inside a sentence is written; the reader's zone is not known here.
 pub type Moment<'a> = &'a dyn Fn(Timestamp) -> String;
@@ -215,7 +212,12 @@ mod tests {
         let pin = Change::Pin { name: "a.test".parse().unwrap(), addresses: set("104.26.4.10"), ttl_s: 5 };
         assert_eq!(change(&pin), "pin a.test to 104.26.4.10 (TTL 5 s)");
         assert_eq!(change(&pin.undo()), "take the pin a.test to 104.26.4.10 away");
-        let repoint = Change::Repoint { name: "fi.test".parse().unwrap(), expects: set("95.216.10.10"), sets: set("49.12.20.20"), ttl_s: 5 };
+        let repoint = Change::Repoint {
+            name: "fi.test".parse().unwrap(),
+            expects: set("95.216.10.10"),
+            sets: set("49.12.20.20"),
+            ttl_s: 5,
+        };
         assert_eq!(change(&repoint), "repoint fi.test from 95.216.10.10 to 49.12.20.20 (TTL 5 s)");
         assert_eq!((expects(&repoint), sets(&repoint)), ("95.216.10.10".to_owned(), "49.12.20.20, TTL 5 s".to_owned()));
     }
@@ -240,7 +242,10 @@ mod tests {
             to: "de".parse().unwrap(),
             provers: vec!["wan-gw".parse().unwrap()],
         };
-        assert!(reason(&gone, &moment).contains("node fi is dead from everywhere that may judge (wan-gw and de-fra); node de"));
+        assert!(
+            reason(&gone, &moment)
+                .contains("node fi is dead from everywhere that may judge (wan-gw and de-fra); node de")
+        );
     }
 
     #[test]
@@ -254,7 +259,9 @@ mod tests {
         ] {
             assert!(no_plan(&one, &moment).len() > 10);
         }
-        assert!(no_plan(&NoPlan::Standing { until: ReturnWaits::Dwell { until: Timestamp(9) } }, &moment).contains("t9"));
+        assert!(
+            no_plan(&NoPlan::Standing { until: ReturnWaits::Dwell { until: Timestamp(9) } }, &moment).contains("t9")
+        );
         assert!(refusal(&Refusal::ForeignRecord { found: found.into() }).contains("203.0.113.9"));
         for one in PlanStatus::ALL {
             assert!(!status(*one).is_empty());

@@ -57,7 +57,9 @@ pub fn answer_sentence(verdict: AnswerVerdict) -> &'static str {
         AnswerVerdict::UnroutableHere => {
             "DNS answered, nothing at the answer can be reached from there, and other vantages reach these same addresses"
         }
-        AnswerVerdict::DeadEverywhere => "DNS answered, and nothing at the answer can be reached from anywhere that tried",
+        AnswerVerdict::DeadEverywhere => {
+            "DNS answered, and nothing at the answer can be reached from anywhere that tried"
+        }
         AnswerVerdict::NotObtained => "the resolver gave no answer",
         AnswerVerdict::Servfail => "the resolver answered SERVFAIL",
         AnswerVerdict::Refused => "the resolver refused the question",
@@ -68,7 +70,9 @@ pub fn answer_sentence(verdict: AnswerVerdict) -> &'static str {
         AnswerVerdict::Private => "the answer holds a special-purpose address, which a public name cannot have",
         AnswerVerdict::Impostor => "whoever answers at the addresses has a certificate for something else",
         AnswerVerdict::InsufficientEvidence => "too few agreeing probes to say anything",
-        AnswerVerdict::FamilyUnusable => "the answer holds only addresses of a family this place does not have; no fault",
+        AnswerVerdict::FamilyUnusable => {
+            "the answer holds only addresses of a family this place does not have; no fault"
+        }
     }
 }
 
@@ -93,9 +97,7 @@ pub fn vantage_sentence(verdict: VantageVerdict) -> &'static str {
         VantageVerdict::Silent => "no report lately; nothing is known from there",
         VantageVerdict::Unmeasured => "no control was measured lately; its failures do not count",
         VantageVerdict::UplinkDown => "its own uplink is down (no control was reached); it accuses nobody",
-        VantageVerdict::Intercepted => {
-            "something on its path accepts every connection; only what TLS proves counts"
-        }
+        VantageVerdict::Intercepted => "something on its path accepts every connection; only what TLS proves counts",
         VantageVerdict::Degraded => "most of its controls fail; its failures do not count",
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::lab::layout::{Place, VANTAGES};
+use crate::lab::atlas::{Place, VANTAGES};
 
 /// Named moments of the stories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use super::report::Report;
 use super::rows;
 use super::stage::Stage;
 use crate::clock::now;
+use crate::lab::atlas::{Place, VANTAGES, node};
 use crate::lab::certs::host_name;
-use crate::lab::layout::{Place, VANTAGES, node};
 use crate::lab::look::{LookOptions, Seen};
 
 /// The finding's word.

@@ -9,8 +9,8 @@ use sqlx::PgPool;
 use super::chaos::{Blow, Moment, Victim};
 use super::rows;
 use crate::clock::now;
+use crate::lab::atlas::{CANARIES, NODES, VANTAGES};
 use crate::lab::fleet::Fleet;
-use crate::lab::layout::{CANARIES, NODES, VANTAGES};
 use crate::lab::world::World;
 
 /// How often the database is asked while waiting.

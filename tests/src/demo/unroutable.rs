@@ -10,9 +10,9 @@ use super::report::Report;
 use super::rows::{self, Plan};
 use super::stage::Stage;
 use crate::clock::now;
+use crate::lab::atlas::{Place, is_lost_at_branch};
+use crate::lab::configuration::RESOLVERS;
 use crate::lab::faults::handed;
-use crate::lab::fleet::RESOLVERS;
-use crate::lab::layout::{Place, is_lost_at_branch};
 use crate::lab::look::{LookOptions, Seen};
 
 /// The finding's word.

@@ -9,7 +9,7 @@ use rcgen::{
     SanType,
 };
 
-use super::layout::{CANARIES, CONTROLS, NODES, PUBLIC_RESOLVERS, ZONE};
+use super::atlas::{CANARIES, CONTROLS, NODES, PUBLIC_RESOLVERS, ZONE};
 use super::run_dir::write_private;
 
 /// Certificate and key files of one server.

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result, bail};
 
-use super::layout::{
+use super::atlas::{
     CANARIES, CDN_FAMILY_RESOLVER, CDN_RESOLVER, LOST_OTHER, LOST_PAIR, OTHER_RESOLVER, PLACES, Place, VANTAGES, node,
 };
 use super::servers::dnsdist::{self, spoof};

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::atlas::{NEGATIVE_CONTROL, Place, VANTAGES, cdn_addresses, is_lost_at_branch};
 use super::blackhole::BlackHole;
-use super::layout::{Layout, NEGATIVE_CONTROL, Place, VANTAGES, cdn_addresses, is_lost_at_branch};
+use super::layout::Layout;
 
 /// The maps of one world and what is silent in them.
 #[derive(Debug)]
@@ -109,7 +110,7 @@ impl Maps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::layout::{LOST_PAIR, NODES};
+    use crate::lab::atlas::{LOST_PAIR, NODES};
 
     #[test]
     fn a_fault_changes_one_place_and_is_undone_without_trace() {

@@ -1,12 +1,15 @@
 //! A small internet on one machine: places, public servers, and switches for what goes wrong between them.
 //!
-//! In the order things happen: [`enter`] decides which world is possible and enters it; [`layout`] says who lives
-//! where; [`topology`] builds the network of the namespace world, [`map`] the map files of the loopback world;
-//! [`certs`] and [`servers`] bring the public internet up; [`world`] is all of it together; [`faults`] are its
-//! switches; [`fleet`] runs our own programs in it; [`look`] shows what a place sees.
+//! In the order things happen: [`enter`] decides which world is possible and enters it; [`atlas`] says who exists and
+//! [`layout`] where they listen; [`topology`] builds the network of the namespace world, [`map`] the map files of the
+//! loopback world; [`certs`] and [`servers`] bring the public internet up; [`world`] is all of it together; [`faults`]
+//! are its switches; [`fleet`] runs our own programs in it, told by [`configuration`]; [`look`] shows what a place sees,
+//! and [`self_check`] whether that is what the lab promises.
 
+pub mod atlas;
 pub mod blackhole;
 pub mod certs;
+pub mod configuration;
 pub mod enter;
 pub mod faults;
 pub mod fleet;

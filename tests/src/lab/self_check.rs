@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::certs::{control_name, host_name};
-use super::faults::handed;
-use super::layout::{
+use super::atlas::{
     CANARIES, CDN_FAMILY_RESOLVER, CDN_RESOLVER, CONTROLS, Canary, LOST_OTHER, LOST_PAIR, NEGATIVE_CONTROL, NODES,
     OTHER_RESOLVER, PUBLIC_RESOLVERS, Place, TTL_S, VANTAGES, cdn_addresses, is_lost_at_branch, node,
 };
+use super::certs::{control_name, host_name};
+use super::faults::handed;
 use super::look::{LookOptions, Seen};
 use super::world::World;
 use crate::clock::now;

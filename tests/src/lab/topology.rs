@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tokio::io::AsyncWriteExt;
 
-use super::layout::{
+use super::atlas::{
     AUTHORITY, CONTROLS, LOST_PREFIXES, NEGATIVE_CONTROL, NODES, PLACES, PUBLIC_RESOLVERS, Place, cdn_addresses,
 };
 use super::process;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::atlas::{NODES, Place, VANTAGES};
 use super::certs::Certificates;
-use super::layout::{Kind, Layout, NODES, Place, VANTAGES};
+use super::layout::{Kind, Layout};
 use super::look::{self, LookOptions, Seen};
 use super::map::Maps;
 use super::process::Process;
@@ -82,7 +83,7 @@ impl World {
     }
 
     pub(super) async fn start_node(ground: &Ground, name: &'static str) -> Result<Process> {
-        let node = super::layout::node(name)?;
+        let node = super::atlas::node(name)?;
         web::start(ground, name, &[ground.layout.node(node)], &ground.certificates.node(name)).await
     }
 

@@ -1,12 +1,10 @@
-//! What happened: incidents with their evidence, timeline and plans.
+//! What happened: incidents with their evidence and timeline.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use parallax_decide::change::Change;
 use parallax_decide::finding::{Finding, Subject};
 use parallax_decide::incident::IncidentId;
-use parallax_decide::plan::{PlanPurpose, PlanReason, PlanStatus};
 use parallax_decide::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -34,9 +32,6 @@ const FAR: Timestamp = Timestamp(253_402_300_799_000);
 
 /// Steps of a timeline that are shown, the newest ones.
 pub const STEPS_MAX: i64 = 300;
-
-/// Plans a list shows, the newest ones.
-pub const PLANS_MAX: i64 = 100;
 
 /// An incident.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,12 +173,10 @@ pub struct EvidenceRow {
 /// # Errors
 /// When the database refuses.
 pub async fn evidence_count(connection: &mut PgConnection, id: IncidentId) -> Result<i64, StoreError> {
-    let count = sqlx::query_scalar!(
-        r#"select count(*) as "count!" from incident_evidence where incident_id = $1"#,
-        id.0
-    )
-    .fetch_one(connection)
-    .await?;
+    let count =
+        sqlx::query_scalar!(r#"select count(*) as "count!" from incident_evidence where incident_id = $1"#, id.0)
+            .fetch_one(connection)
+            .await?;
     Ok(count)
 }
 
@@ -191,10 +184,7 @@ pub async fn evidence_count(connection: &mut PgConnection, id: IncidentId) -> Re
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn evidence(
-    connection: &mut PgConnection,
-    incident: &IncidentRow,
-) -> Result<Vec<EvidenceRow>, StoreError> {
+pub async fn evidence(connection: &mut PgConnection, incident: &IncidentRow) -> Result<Vec<EvidenceRow>, StoreError> {
     let cited = sqlx::query!(
         "select says, observation_id from incident_evidence where incident_id = $1 order by observation_id limit $2",
         incident.id.0,
@@ -296,187 +286,7 @@ pub async fn timeline(connection: &mut PgConnection, id: IncidentId) -> Result<V
         .collect())
 }
 
-/// A plan, with what could not be read left out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlanRow {
-    /// Number.
-    pub id: i64,
-    /// Its incident.
-    pub incident: IncidentId,
-    /// What it is for.
-    pub purpose: Option<PlanPurpose>,
-    /// Plan whose change it takes back.
-    pub undoes: Option<i64>,
-    /// Driver.
-    pub driver: String,
-    /// Vantage whose agent applies it.
-    pub vantage: Option<String>,
-    /// Service or name.
-    pub item: String,
-    /// The change.
-    pub change: Option<Change>,
-    /// What takes it back.
-    pub undo: Option<Change>,
-    /// Why.
-    pub reason: Option<PlanReason>,
-    /// Mode's word.
-    pub mode: String,
-    /// Who approved it.
-    pub approved_by: Option<String>,
-    /// Where it stands.
-    pub status: Option<PlanStatus>,
-    /// When it was made.
-    pub created_at: Timestamp,
-    /// When it expires.
-    pub expires_at: Timestamp,
-    /// When it was read back.
-    pub applied_at: Option<Timestamp>,
-    /// When it was proven.
-    pub verified_at: Option<Timestamp>,
-    /// Whether it counts against the incident's changes.
-    pub counted: bool,
-    /// How many vantages have proven it.
-    pub proofs: i64,
-    /// When the last of them did.
-    pub last_proof_at: Option<Timestamp>,
-}
-
-struct PlanColumns {
-    id: i64,
-    incident_id: i64,
-    purpose: String,
-    undoes: Option<i64>,
-    driver: String,
-    vantage: Option<String>,
-    subject: String,
-    change: Value,
-    undo: Value,
-    reason: Value,
-    mode: String,
-    approved_by: Option<String>,
-    status: String,
-    created_at: OffsetDateTime,
-    expires_at: OffsetDateTime,
-    applied_at: Option<OffsetDateTime>,
-    verified_at: Option<OffsetDateTime>,
-    counted: bool,
-    proofs: i64,
-    last_proof_at: Option<OffsetDateTime>,
-}
-
-impl From<PlanColumns> for PlanRow {
-    fn from(row: PlanColumns) -> Self {
-        Self {
-            id: row.id,
-            incident: IncidentId(row.incident_id),
-            purpose: PlanPurpose::from_word(&row.purpose),
-            undoes: row.undoes,
-            driver: row.driver,
-            vantage: row.vantage,
-            item: row.subject,
-            change: parsed(row.change),
-            undo: parsed(row.undo),
-            reason: parsed(row.reason),
-            mode: row.mode,
-            approved_by: row.approved_by,
-            status: PlanStatus::from_word(&row.status),
-            created_at: timestamp(row.created_at),
-            expires_at: timestamp(row.expires_at),
-            applied_at: row.applied_at.map(timestamp),
-            verified_at: row.verified_at.map(timestamp),
-            counted: row.counted,
-            proofs: row.proofs,
-            last_proof_at: row.last_proof_at.map(timestamp),
-        }
-    }
-}
-
-/// Plans of these incidents, the newest [`PLANS_MAX`], oldest first.
-///
-/// # Errors
-/// When the database refuses.
-pub async fn plans_of(connection: &mut PgConnection, incidents: &[IncidentId]) -> Result<Vec<PlanRow>, StoreError> {
-    let incidents: Vec<i64> = incidents.iter().map(|id| id.0).collect();
-    let rows = sqlx::query_as!(
-        PlanColumns,
-        r#"select p.id, p.incident_id, p.purpose, p.undoes, p.driver, p.vantage, p.subject, p.change, p.undo, p.reason,
-                  p.mode, p.approved_by, p.status, p.created_at, p.expires_at, p.applied_at, p.verified_at, p.counted,
-                  (select count(*) from plan_proof f where f.plan_id = p.id) as "proofs!",
-                  (select max(f.seen_at) from plan_proof f where f.plan_id = p.id) as last_proof_at
-           from plan p where p.incident_id = any($1)
-           order by p.id desc limit $2"#,
-        &incidents,
-        PLANS_MAX
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().rev().map(PlanRow::from).collect())
-}
-
-/// Plans that changed DNS or tried to, the newest first.
-///
-/// # Errors
-/// When the database refuses.
-pub async fn plans_newest(connection: &mut PgConnection, limit: i64) -> Result<Vec<PlanRow>, StoreError> {
-    let rows = sqlx::query_as!(
-        PlanColumns,
-        r#"select p.id, p.incident_id, p.purpose, p.undoes, p.driver, p.vantage, p.subject, p.change, p.undo, p.reason,
-                  p.mode, p.approved_by, p.status, p.created_at, p.expires_at, p.applied_at, p.verified_at, p.counted,
-                  (select count(*) from plan_proof f where f.plan_id = p.id) as "proofs!",
-                  (select max(f.seen_at) from plan_proof f where f.plan_id = p.id) as last_proof_at
-           from plan p
-           order by p.id desc limit $1"#,
-        limit.clamp(1, PLANS_MAX)
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().map(PlanRow::from).collect())
-}
-
-/// For each record the newest plan that was read back as set: what the record holds by our knowledge.
-///
-/// # Errors
-/// When the database refuses.
-pub async fn records_set(connection: &mut PgConnection) -> Result<Vec<PlanRow>, StoreError> {
-    let rows = sqlx::query_as!(
-        PlanColumns,
-        r#"select distinct on (p.subject)
-                  p.id, p.incident_id, p.purpose, p.undoes, p.driver, p.vantage, p.subject, p.change, p.undo, p.reason,
-                  p.mode, p.approved_by, p.status, p.created_at, p.expires_at, p.applied_at, p.verified_at, p.counted,
-                  (select count(*) from plan_proof f where f.plan_id = p.id) as "proofs!",
-                  (select max(f.seen_at) from plan_proof f where f.plan_id = p.id) as last_proof_at
-           from plan p
-           where p.vantage is null and p.applied_at is not null
-           order by p.subject, p.applied_at desc, p.id desc limit $1"#,
-        PLANS_MAX
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().map(PlanRow::from).collect())
-}
-
-/// Pins in force: remedies applied at a vantage and not taken back.
-///
-/// # Errors
-/// When the database refuses.
-pub async fn pins(connection: &mut PgConnection) -> Result<Vec<PlanRow>, StoreError> {
-    let rows = sqlx::query_as!(
-        PlanColumns,
-        r#"select p.id, p.incident_id, p.purpose, p.undoes, p.driver, p.vantage, p.subject, p.change, p.undo, p.reason,
-                  p.mode, p.approved_by, p.status, p.created_at, p.expires_at, p.applied_at, p.verified_at, p.counted,
-                  (select count(*) from plan_proof f where f.plan_id = p.id) as "proofs!",
-                  (select max(f.seen_at) from plan_proof f where f.plan_id = p.id) as last_proof_at
-           from plan p join incident i on i.id = p.incident_id
-           where i.closed_at is null and p.vantage is not null and p.purpose = 'remedy'
-             and p.status in ('applied', 'verified')
-           order by p.id limit $1"#,
-        PLANS_MAX
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().map(PlanRow::from).collect())
-}
-
-fn parsed<T: DeserializeOwned>(value: Value) -> Option<T> {
+/// A value, unless another version wrote it.
+pub(super) fn parsed<T: DeserializeOwned>(value: Value) -> Option<T> {
     serde_json::from_value(value).ok()
 }

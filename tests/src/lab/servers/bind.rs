@@ -5,8 +5,8 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 
 use super::{Ground, START_MAX, text};
+use crate::lab::atlas::{CANARIES, NODES, TSIG_NAME, TTL_S, ZONE};
 use crate::lab::certs::host_name;
-use crate::lab::layout::{CANARIES, NODES, TSIG_NAME, TTL_S, ZONE};
 use crate::lab::look;
 use crate::lab::process::{self, Process};
 use crate::lab::run_dir::{private, write_private};

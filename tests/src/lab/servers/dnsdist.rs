@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 
 use super::{Ground, START_MAX, text};
-use crate::lab::layout::{
-    CANARIES, CDN_RESOLVER, Kind, Layout, OTHER_RESOLVER, PUBLIC_RESOLVERS, Place, PublicResolver, TTL_S, VANTAGES,
+use crate::lab::atlas::{
+    CANARIES, CDN_RESOLVER, OTHER_RESOLVER, PUBLIC_RESOLVERS, Place, PublicResolver, TTL_S, VANTAGES,
 };
+use crate::lab::layout::{Kind, Layout};
 use crate::lab::look;
 use crate::lab::process::{self, Process};
 use crate::lab::run_dir::{private, random_key, write_private};

@@ -8,8 +8,9 @@ pub mod web;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::atlas::Place;
 use super::certs::Certificates;
-use super::layout::{Kind, Layout, Place};
+use super::layout::{Kind, Layout};
 use super::programs::Programs;
 
 /// How long a server may take to answer its first question. Busy two-core machines need seconds.

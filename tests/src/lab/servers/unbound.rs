@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use super::{Ground, START_MAX, text};
-use crate::lab::layout::{CANARIES, CDN_RESOLVER, Place};
+use crate::lab::atlas::{CANARIES, CDN_RESOLVER, Place};
 use crate::lab::look;
 use crate::lab::process::{self, Process};
 use crate::lab::run_dir::{private, write_private};
