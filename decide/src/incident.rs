@@ -71,12 +71,18 @@ impl Open {
     fn is_news(&self, finding: &Finding) -> bool {
         let Some(known) = &self.outline else { return true };
         let now = outline(finding);
-        now.kind != known.kind
+        (now.kind != known.kind && !softer(&known.kind, &now.kind))
             || !now.members.is_subset(&self.members)
             || now.resolvers.iter().any(|(key, verdict)| {
                 *verdict != AnswerVerdict::InsufficientEvidence && known.resolvers.get(key) != Some(verdict)
             })
     }
+}
+
+/// Whether a node that was gone everywhere is now only unroutable from some. Vantages see a recovery
+/// one after another: that is the way back and no other fault, and must not rename the incident.
+fn softer(known: &str, now: &str) -> bool {
+    NodeVerdict::from_word(known).is_some_and(NodeVerdict::gone) && now == NodeVerdict::UnroutableFromSome.word()
 }
 
 /// What happened to an incident.

@@ -4,7 +4,12 @@
 //! stop at the agent's `uplink` and the coordinator's `ingest`; nothing else of ours uses them.
 
 /// Version 1 of the probe protocol.
-#[expect(missing_docs, clippy::all, clippy::allow_attributes_without_reason, reason = "generated code; the .proto file is the documentation")]
+#[expect(
+    missing_docs,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    reason = "generated code; the .proto file is the documentation"
+)]
 pub mod v1 {
     tonic::include_proto!("parallax.probe.v1");
 }

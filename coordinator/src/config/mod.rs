@@ -1,6 +1,6 @@
 //! The coordinator's configuration: one strict YAML file, or the built-in default.
 //!
-//! - [`file`]: what may be written. [`policy`]: the two policies and single settings.
+//! - [`mod@file`]: what may be written. [`policy`]: the two policies and single settings.
 //! - [`check`], [`resolvers`] and [`services`]: from written to meant; [`error`]: faults with line and column.
 //! - [`builtin`]: the default and the example. [`show`]: what is in force.
 

@@ -39,7 +39,11 @@ pub async fn insert(
     let id = sqlx::query_scalar!(
         "insert into plan (incident_id, epoch, created_at, expires_at, purpose, undoes, driver, vantage, subject,
                            change, undo, reason, mode, approved_by, status)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+         select $1::bigint, $2::bigint, $3::timestamptz, $4::timestamptz, $5::text, $6::bigint, $7::text, $8::text,
+                $9::text, $10::jsonb, $11::jsonb, $12::jsonb, $13::text, $14::text, $15::text
+         where $15 <> 'approved' or not exists (
+             select from plan where driver = $7 and vantage is not distinct from $8
+                 and status in ('approved', 'applying'))
          on conflict do nothing
          returning id",
         incident.0,

@@ -1,6 +1,6 @@
 //! What runs on the one coordinator that holds the lease.
 //!
-//! [`run`] takes the lease, starts the loops of [`start`], renews, and stops the loops the moment
+//! [`run`] takes the lease, starts the loops of `start`, renews, and stops the loops the moment
 //! the lease is lost. Each loop is a file of its own here:
 //!
 //! - [`retention`]: days of the log, made ahead.

@@ -197,3 +197,16 @@ fn a_fallback_that_helped_nobody_is_not_tried_twice() {
     rig.until("remedy fi -> 5.161.30.30", 40);
     rig.until("proven fi by 3", 20);
 }
+
+#[test]
+fn a_recovery_seen_by_one_place_first_does_not_rename_the_incident() {
+    let mut rig = well();
+    rig.world.dead.insert(n(FI));
+    rig.until("proven fi by 3", 30);
+    rig.world.dead.clear();
+    rig.world.no_path.insert((WAN, n(FI)));
+    rig.run(30);
+    assert_eq!(rig.node_word("fi"), "node_unroutable_from_some");
+    assert!(!rig.notes().iter().any(|note| note.starts_with("change")), "{:?}", rig.history);
+    assert_eq!(rig.plans.len(), 1, "and nothing returns to it yet");
+}
