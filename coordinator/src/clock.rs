@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use parallax_decide::time::Timestamp;
 use time::OffsetDateTime;
 
+/// A reply of the database that took longer than this, in milliseconds, is taken for a step of its clock.
+const STEP_BACK_MIN_MS: i64 = 1000;
+
 /// Tells the time. Clones tell the same time.
 #[derive(Debug, Clone)]
 pub struct Clock(Arc<Source>);
@@ -49,10 +52,18 @@ impl Clock {
     }
 
     /// Sets a running clock to the database's time. A manual clock stays where it is.
+    ///
+    /// What the database said is older by the way of its reply, so of several readings the latest is
+    /// the truest: the clock is set back only when the database's own clock was, by more than
+    /// [`STEP_BACK_MIN_MS`].
     pub fn align(&self, database_now: Timestamp) {
         match &*self.0 {
             Source::Running { started, at_start_ms } => {
-                at_start_ms.store(database_now.minus(started.elapsed()).0, Ordering::Relaxed);
+                let read = database_now.minus(started.elapsed()).0;
+                let known = at_start_ms.load(Ordering::Relaxed);
+                if read > known || known - read > STEP_BACK_MIN_MS {
+                    at_start_ms.store(read, Ordering::Relaxed);
+                }
             }
             Source::Manual { .. } => {}
         }
@@ -95,6 +106,16 @@ mod tests {
         clock.align(Timestamp(5_000_000));
         let now = clock.now();
         assert!(now >= Timestamp(5_000_000) && now.since(Timestamp(5_000_000)) < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_slow_reply_does_not_set_the_clock_back_but_a_step_does() {
+        let clock = Clock::system();
+        clock.align(Timestamp(5_000_000));
+        clock.align(Timestamp(5_000_000 - 900));
+        assert!(clock.now() >= Timestamp(5_000_000));
+        clock.align(Timestamp(4_000_000));
+        assert!(clock.now() < Timestamp(4_900_000));
     }
 
     #[test]

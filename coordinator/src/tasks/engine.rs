@@ -102,7 +102,9 @@ impl Engine {
         }
         let frozen = freeze::current(&mut connection).await?.is_some();
         let before = plan::of_open_incidents(&mut connection).await?;
-        let now = app.clock.now();
+        // Never before what it rests on: the rows carry the database's own reading.
+        let newest = memory.reader.fold().vantages().filter_map(|(_, state)| state.last_report_at).max();
+        let now = newest.map_or(app.clock.now(), |newest| newest.max(app.clock.now()));
         let Memory { reader, detector, steward, planner, executor, verifier, renewer, asker } = memory;
         let judgement = judge(topology, reader.fold(), now);
         let moment = Moment {

@@ -81,7 +81,8 @@ async fn unroutable_accusers(pool: &PgPool, incident: i64) -> Result<Vec<Accuser
                 count(o.id) as probes,
                 coalesce(extract(epoch from max(o.observed_at) - min(o.observed_at)), 0)::float8 as span_s
          from answer a join incident i on i.id = $1 join vantage n on n.name = i.vantage
-         left join observation o on o.vantage_id = n.id and o.kind = 'connection' and o.address = a.address
+         left join observation o on o.vantage_id = n.id and o.kind = 'connection' and o.subject = a.subject
+              and o.address = a.address
               and o.outcome = 'silent' and o.received_at <= a.at and o.observed_at >= a.at - make_interval(secs => $3)
          group by 1, 2 order by 2",
     )
