@@ -14,7 +14,7 @@ pub struct Report {
     pub world: &'static str,
     /// The policy it ran with.
     pub policy: &'static str,
-    /// From the agents' start to the first verdict that compares vantages.
+    /// From the coordinator's start, its database made anew included, to the first verdict that compares vantages.
     #[serde(serialize_with = "seconds")]
     pub first_verdict_s: Option<f64>,
     /// From the pair's appearance to the verdict `answer_unroutable_here`.

@@ -50,7 +50,8 @@ pub async fn clock(pool: &PgPool) -> Result<f64> {
 pub async fn first_comparison(pool: &PgPool) -> Result<Option<String>> {
     let row: Option<(String, String, Option<String>)> = sqlx::query_as(
         "select subject, verdict, vantage from verdict
-         where (subject_kind = 'node' and verdict like 'node\\_%') or verdict = 'answer_steered_by_vantage'
+         where verdict = 'answer_steered_by_vantage'
+             or (verdict = 'node_ok' and jsonb_array_length(reason->'alive_at') > 1)
          order by id limit 1",
     )
     .fetch_optional(pool)
@@ -59,6 +60,20 @@ pub async fn first_comparison(pool: &PgPool) -> Result<Option<String>> {
         Some(vantage) => format!("{subject} at {vantage}: {verdict}"),
         None => format!("{subject}: {verdict}"),
     }))
+}
+
+/// Which other vantages reach an unroutable name's own addresses, as the incident's finding has it.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn reached_from(pool: &PgPool, incident: i64, name: &str) -> Result<Vec<String>> {
+    let vantages = sqlx::query_scalar(
+        "select distinct vantage from incident i,
+             jsonb_each(i.conclusion->'reason'->'names'->$2->'proven_at') as reached(address, vantages),
+             jsonb_array_elements_text(reached.vantages) as vantage
+         where i.id = $1 order by vantage",
+    );
+    Ok(vantages.bind(incident).bind(name).fetch_all(pool).await?)
 }
 
 /// How many cells of vantage and canary are usable through the live resolver now.

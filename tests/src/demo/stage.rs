@@ -75,15 +75,15 @@ pub struct Stage<'f> {
     /// What is printed.
     pub timeline: Timeline,
     blows: Vec<Blow>,
-    agents_started: Instant,
+    started: Instant,
 }
 
 impl<'f> Stage<'f> {
-    /// Sets the stage.
+    /// Sets the stage; `started` is when the first of our programs was started.
     #[must_use]
-    pub fn new(world: World, fleet: &'f mut Fleet, timeline: Timeline, blows: Vec<Blow>) -> Self {
+    pub fn new(world: World, fleet: &'f mut Fleet, timeline: Timeline, blows: Vec<Blow>, started: Instant) -> Self {
         let pool = fleet.database();
-        Self { world, fleet, pool, timeline, blows, agents_started: now() }
+        Self { world, fleet, pool, timeline, blows, started }
     }
 
     /// Waits until `look` finds something, and returns it with the seconds since `since`.
@@ -149,12 +149,12 @@ impl<'f> Stage<'f> {
         Ok(())
     }
 
-    /// Waits for the first verdict that compares vantages; seconds since the agents' start.
+    /// Waits for the first verdict that compares vantages; seconds since our programs' start.
     ///
     /// # Errors
     /// It does not come.
     pub async fn first_verdict(&mut self) -> Result<f64> {
-        let since = self.agents_started;
+        let since = self.started;
         let look = async |stage: &mut Self| rows::first_comparison(&stage.pool).await;
         let (verdict, seconds) = self.until("a first verdict across vantages", since, USABLE_WITHIN, look).await?;
         self.timeline.event("o", &format!("first verdict across vantages: {verdict}"));
@@ -166,7 +166,7 @@ impl<'f> Stage<'f> {
     /// # Errors
     /// They are not in time.
     pub async fn all_usable(&mut self) -> Result<()> {
-        let since = self.agents_started;
+        let since = self.started;
         let cells = CANARIES.len() * VANTAGES.len();
         let look = async |stage: &mut Self| {
             let (usable, well) = (rows::usable_cells(&stage.pool).await?, rows::nodes_ok(&stage.pool).await?);

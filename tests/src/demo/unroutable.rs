@@ -51,6 +51,11 @@ pub async fn play(stage: &mut Stage<'_>, report: &mut Report) -> Result<i64> {
     let (incident, _) = stage.until("the incident with both names", fault, PIN_WITHIN, look).await?;
     let members = incident.members.join(", ");
     stage.timeline.event("#", &format!("INCIDENT {}: {KIND}, only from {branch}: {members}", incident.id));
+    let from = rows::reached_from(&stage.pool, incident.id, names[0]).await?;
+    if from.len() < 2 {
+        bail!("the finding about {} names {from:?} as reaching the same addresses, not both other vantages", names[0]);
+    }
+    stage.timeline.more(&format!("{} reach these same addresses: it is the path, not the address", from.join(" and ")));
     show_no_resolver_helps(stage, names[0], fault, fault_at).await?;
 
     let look = async |s: &mut Stage<'_>| Ok(all_proven(rows::plans(&s.pool, incident.id, "remedy").await?, &names));
