@@ -55,7 +55,7 @@ impl Clock {
     ///
     /// What the database said is older by the way of its reply, so of several readings the latest is
     /// the truest: the clock is set back only when the database's own clock was, by more than
-    /// [`STEP_BACK_MIN_MS`].
+    /// a second.
     pub fn align(&self, database_now: Timestamp) {
         match &*self.0 {
             Source::Running { started, at_start_ms } => {
