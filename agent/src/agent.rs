@@ -16,7 +16,7 @@ use crate::cli::Run;
 use crate::clock;
 use crate::dial::Dialer;
 use crate::local::{Local, LocalError, PinDriver};
-use crate::pins::Pins;
+use crate::pins::{self, Pins};
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
 use crate::recorder::Recorder;
@@ -26,6 +26,7 @@ use crate::site::Site;
 use crate::spool::{BootId, Spool};
 use crate::tasks::{self, Tasks};
 use crate::tls::{Trust, TrustError};
+use crate::uplink::connector::LastGood;
 use crate::uplink::identity::{Identity, IdentityError};
 use crate::uplink::{IdentityRefused, Uplink};
 
@@ -38,7 +39,7 @@ const DRIVER_WAIT_MAX: Duration = Duration::from_secs(3);
 /// When it cannot start, or the coordinator refuses its identity; see [`exit_code`].
 pub async fn run(options: Run) -> anyhow::Result<()> {
     let local = Local::read(options.local.as_deref())?;
-    let identity = Identity::new(options.identity.clone());
+    let mut identity = Identity::new(options.identity.clone());
     identity.tls()?;
     let _lock = lock(&options.state)?;
     let site = Site {
@@ -54,7 +55,16 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     let recorder = Recorder::new(spool);
     let kept = Arc::new(Kept::open(&options.state));
     let pins = match &local.drivers.pin {
-        None => None,
+        None => {
+            let left = pins::left_standing(&options.state)?;
+            if left > 0 {
+                tracing::warn!(
+                    left,
+                    "pins of an earlier run still stand and nobody removes them: the owner's file has no drivers.pin any more; put it back until they are gone"
+                );
+            }
+            None
+        }
         Some(PinDriver::Unbound { control }) => {
             let driver = Unbound::new(UnboundConfig { control: control.clone(), timeout: DRIVER_WAIT_MAX });
             Some(Arc::new(Pins::open(&options.state, driver)?))
@@ -79,7 +89,16 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         loops.spawn(async move { pins.keep().await });
     }
     let coordinator = options.coordinator.clone();
-    let uplink = Uplink { coordinator, identity, boot, recorder: recorder.clone(), kept, tasks: send_tasks, reports };
+    let uplink = Uplink {
+        coordinator,
+        last_good: LastGood::default(),
+        identity,
+        boot,
+        recorder: recorder.clone(),
+        kept,
+        tasks: send_tasks,
+        reports,
+    };
     let mut uplink = tokio::spawn(uplink.run(stopping));
 
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
@@ -102,14 +121,16 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     // No new measurements; then a moment for the last acknowledgements.
     loops.abort_all();
     stop.send_replace(true);
-    if outcome.is_ok()
-        && let Err(error) = uplink.await.context("the uplink broke down")?
-    {
-        tracing::warn!(%error, "while stopping");
+    if outcome.is_ok() {
+        match uplink.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "while stopping"),
+            Err(error) => tracing::warn!(%error, "the uplink broke down while stopping"),
+        }
     }
-    let synced = recorder.spool().sync();
-    synced.context("the end of the spool may not be on disk")?;
-    outcome
+    let synced = recorder.spool().sync().context("the end of the spool may not be on disk");
+    // Why it stopped comes first: its exit code tells the supervisor whether to start it again.
+    outcome.and(synced)
 }
 
 fn dialer(options: &Run) -> Dialer {

@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use parallax_decide::names::ResolverName;
 use parallax_decide::observation::Target;
 
+use crate::measured::Said;
+
 /// Most subjects remembered as failing; beyond this the memory is cleared, which costs a few
 /// more probes and no finding.
 const FAILING_MAX: usize = 4096;
@@ -37,13 +39,17 @@ enum Burst {
 impl Bursts {
     /// Notes a scheduled outcome; whether a burst shall start now.
     #[must_use]
-    pub fn starts(&mut self, subject: &Subject, failed: bool) -> bool {
-        if !failed {
-            // A running burst sees its own success soon; until then the subject stays noted.
-            if self.failing.get(subject) == Some(&Burst::Done) {
-                self.failing.remove(subject);
+    pub fn starts(&mut self, subject: &Subject, said: Said) -> bool {
+        match said {
+            Said::Nothing => return false,
+            Said::Works => {
+                // A running burst sees its own success soon; until then the subject stays noted.
+                if self.failing.get(subject) == Some(&Burst::Done) {
+                    self.failing.remove(subject);
+                }
+                return false;
             }
-            return false;
+            Said::Fails => {}
         }
         if self.failing.contains_key(subject) {
             return false;
@@ -76,22 +82,24 @@ mod tests {
     #[test]
     fn a_burst_starts_with_the_first_failure_alone() {
         let mut bursts = Bursts::default();
-        assert!(!bursts.starts(&subject(0), false));
-        assert!(bursts.starts(&subject(0), true));
-        assert!(!bursts.starts(&subject(0), true), "it runs");
-        assert!(bursts.starts(&subject(5), true), "another address has its own");
+        assert!(!bursts.starts(&subject(0), Said::Works));
+        assert!(bursts.starts(&subject(0), Said::Fails));
+        assert!(!bursts.starts(&subject(0), Said::Fails), "it runs");
+        assert!(bursts.starts(&subject(5), Said::Fails), "another address has its own");
         bursts.ended(&subject(0), false);
-        assert!(!bursts.starts(&subject(0), true), "it stays down");
-        assert!(!bursts.starts(&subject(0), false));
-        assert!(bursts.starts(&subject(0), true), "it was up in between");
+        assert!(!bursts.starts(&subject(0), Said::Fails), "it stays down");
+        assert!(!bursts.starts(&subject(0), Said::Nothing));
+        assert!(!bursts.starts(&subject(0), Said::Fails), "own trouble in between was no success");
+        assert!(!bursts.starts(&subject(0), Said::Works));
+        assert!(bursts.starts(&subject(0), Said::Fails), "it was up in between");
     }
 
     #[test]
     fn a_burst_that_saw_a_success_may_start_again() {
         let mut bursts = Bursts::default();
-        assert!(bursts.starts(&subject(0), true));
+        assert!(bursts.starts(&subject(0), Said::Fails));
         bursts.ended(&subject(0), true);
-        assert!(bursts.starts(&subject(0), true));
+        assert!(bursts.starts(&subject(0), Said::Fails));
     }
 
     #[test]
@@ -100,7 +108,7 @@ mod tests {
         for number in 0..FAILING_MAX as u32 + 10 {
             let subject =
                 Subject::Connection(Target::Name("a.example".parse().unwrap()), IpAddr::from(number.to_be_bytes()));
-            let _ = bursts.starts(&subject, true);
+            let _ = bursts.starts(&subject, Said::Fails);
             bursts.ended(&subject, false);
         }
         assert!(bursts.failing.len() <= FAILING_MAX);

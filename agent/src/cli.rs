@@ -91,7 +91,9 @@ impl From<Level> for LevelFilter {
 fn host_and_port(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').ok_or("write it as HOST:PORT, like 10.0.0.1:8443")?;
     let port_is_number = port.parse::<u16>().is_ok_and(|port| port != 0);
-    if host.is_empty() || !port_is_number {
+    // Without brackets the end of an IPv6 address cannot be told from a port.
+    let bare_v6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
+    if host.is_empty() || bare_v6 || !port_is_number {
         return Err("write it as HOST:PORT, like 10.0.0.1:8443 or [2001:db8::1]:8443".into());
     }
     Ok(text.to_owned())
@@ -112,7 +114,8 @@ mod tests {
         let parse = |line: &str| Cli::try_parse_from(line.split(' '));
         assert!(parse("parallax-agent run --coordinator a:8443 --identity i --state s").is_ok());
         assert!(parse("parallax-agent run --coordinator a:8443 --identity i").is_err());
-        for bad in ["nothing", "host:", ":8443", "host:0", "host:99999"] {
+        assert!(parse("parallax-agent run --coordinator [::1]:8443 --identity i --state s").is_ok());
+        for bad in ["nothing", "host:", ":8443", "host:0", "host:99999", "2001:db8::1", "2001:db8::1:8443"] {
             let error = parse(&format!("parallax-agent run --coordinator {bad} --identity i --state s")).unwrap_err();
             assert!(error.to_string().contains("HOST:PORT"), "{bad}: {error}");
         }

@@ -110,7 +110,14 @@ impl Dialer {
             // Only these say that the family has no way out; anything else is no proof of that.
             Err(error) => !matches!(
                 errno(&error),
-                Some(Errno::ENETUNREACH | Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT | Errno::EHOSTUNREACH)
+                // The last two: the default route is of type "unreachable" or "prohibit".
+                Some(
+                    Errno::ENETUNREACH
+                        | Errno::EADDRNOTAVAIL
+                        | Errno::EAFNOSUPPORT
+                        | Errno::EHOSTUNREACH
+                        | Errno::EACCES
+                )
             ),
         }
     }

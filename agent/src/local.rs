@@ -115,10 +115,15 @@ impl Local {
     /// Reads the file. Without a path the default one, and when that does not exist the defaults.
     ///
     /// # Errors
-    /// When the file cannot be read, or is not valid.
+    /// When the file cannot be read, or is not valid. A default file that may exist but cannot be looked
+    /// at is an error too: the defaults could allow what its owner forbids.
     pub fn read(path: Option<&Path>) -> Result<Self, LocalError> {
-        let default = Path::new(LOCAL_PATH);
-        if path.is_none() && !default.exists() {
+        Self::read_or(path, Path::new(LOCAL_PATH))
+    }
+
+    fn read_or(path: Option<&Path>, default: &Path) -> Result<Self, LocalError> {
+        let unreadable = |source| LocalError::Read { path: default.to_owned(), source };
+        if path.is_none() && !default.try_exists().map_err(unreadable)? {
             return Ok(Self::default());
         }
         let path = path.unwrap_or(default);
@@ -244,5 +249,8 @@ drivers: { pin: { kind: unbound, control: /run/unbound.ctl } }
     fn a_missing_file_is_an_error_only_when_it_was_asked_for() {
         let error = Local::read(Some(Path::new("/nonexistent/local.yaml"))).unwrap_err().to_string();
         assert!(error.contains("--local"), "{error}");
+        assert_eq!(Local::read_or(None, Path::new("/nonexistent/local.yaml")).unwrap(), Local::default());
+        let hidden = Local::read_or(None, Path::new("/dev/null/local.yaml"));
+        assert!(hidden.is_err(), "what cannot be looked at is not the same as no file");
     }
 }

@@ -1,11 +1,15 @@
 //! The agent's process: flags in, exit code out.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 use parallax_agent::agent::{exit_code, run};
 use parallax_agent::cli::{Cli, Command};
 use tracing_subscriber::filter::LevelFilter;
+
+/// Longest wait for system calls in progress when everything else has ended.
+const LEAVE_MAX: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     // Before anything can ask for it: more than one TLS provider may be linked.
@@ -23,7 +27,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(run(options)) {
+    let ended = runtime.block_on(run(options));
+    // A name look-up that hangs in a system call must not keep the process.
+    runtime.shutdown_timeout(LEAVE_MAX);
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");

@@ -32,6 +32,17 @@ pub struct Details {
     pub authentic_data: bool,
 }
 
+/// What a probe says of its subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It works.
+    Works,
+    /// It fails.
+    Fails,
+    /// Nothing: the agent's own trouble or the owner's policy. Neither a success nor a failure.
+    Nothing,
+}
+
 /// Why something is measured, and for which task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason {

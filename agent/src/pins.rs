@@ -22,6 +22,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use parallax_decide::change::Change;
 use parallax_decide::names::{Addresses, DomainName};
 use parallax_driver::{Applied, Driver, DriverError, Reading};
@@ -62,6 +63,27 @@ struct Journal {
     pins: BTreeMap<DomainName, Held>,
 }
 
+/// How many pins an earlier run left standing: without a driver nobody renews them or takes them away.
+///
+/// # Errors
+/// When the journal is there and cannot be read.
+pub fn left_standing(state: &Path) -> anyhow::Result<usize> {
+    read_journal(&state.join(FILE)).map(|journal| journal.pins.len())
+}
+
+fn read_journal(path: &Path) -> anyhow::Result<Journal> {
+    let damaged = || {
+        format!(
+            "cannot read the journal of pins {}; look at the resolver's local data, remove what was pinned, then delete the file",
+            path.display()
+        )
+    };
+    match read_checked(path).with_context(damaged)? {
+        None => Ok(Journal::default()),
+        Some(bytes) => serde_json::from_slice(&bytes).with_context(damaged),
+    }
+}
+
 /// One pin of ours.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Held {
@@ -92,21 +114,11 @@ impl<D: Driver> Pins<D> {
     /// When it is there and cannot be read: going on without it would forget pins that stand.
     pub fn open(state: &Path, driver: D) -> anyhow::Result<Self> {
         let path = state.join(FILE);
-        let damaged = || {
-            format!(
-                "cannot read the journal of pins {}; look at the resolver's local data, remove what was pinned, then delete the file",
-                path.display()
-            )
-        };
-        let mut journal: Journal = match read_checked(&path)
-            .map_err(|error| anyhow::anyhow!(error).context(damaged()))?
-        {
-            None => Journal::default(),
-            Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| anyhow::anyhow!(error).context(damaged()))?,
-        };
+        let mut journal = read_journal(&path)?;
         let unix_ms = clock::unix_ms();
         for held in journal.pins.values_mut() {
-            let left_ms = held.expires_unix_ms.saturating_sub(unix_ms).min(held.life_ms);
+            let life_ms = held.life_ms.min(clock::millis(LIFE_MAX));
+            let left_ms = held.expires_unix_ms.saturating_sub(unix_ms).min(life_ms);
             held.expires = now() + Duration::from_millis(left_ms);
         }
         Ok(Self { driver, path, journal: Mutex::new(journal) })

@@ -24,7 +24,7 @@ pub struct Recorder {
 struct Shared {
     spool: Mutex<Spool>,
     appended: Notify,
-    /// Facts the disk did not take, since the last line about it.
+    /// Facts the disk did not take since the start.
     lost: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ impl Recorder {
             let outcome = match work {
                 Ok(None) => continue,
                 // Flash can take long to sync; probes go on meanwhile.
-                Ok(Some(file)) => tokio::task::spawn_blocking(move || file.sync_data()).await.unwrap_or(Ok(())),
+                Ok(Some(work)) => tokio::task::spawn_blocking(move || work.run()).await.unwrap_or(Ok(())),
                 Err(error) => Err(error),
             };
             if let Err(error) = outcome {

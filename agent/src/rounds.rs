@@ -81,7 +81,10 @@ impl Rounds {
                     tokio::select! {
                         changed = assignments.changed() => changed,
                         () = sleep_until(next) => {
-                            self.start(kind, &assignment);
+                            let skipped = self.start(kind, &assignment);
+                            if skipped > 0 {
+                                tracing::warn!(?kind, skipped, "the last rounds of some subjects are not over; these are skipped");
+                            }
                             Ok(())
                         }
                     }
@@ -93,22 +96,23 @@ impl Rounds {
         }
     }
 
-    /// Starts one round of every subject of a kind.
-    fn start(self: &Arc<Self>, kind: Kind, assignment: &Arc<Assignment>) {
+    /// Starts one round of every subject of a kind; how many were skipped because their last one runs.
+    fn start(self: &Arc<Self>, kind: Kind, assignment: &Arc<Assignment>) -> usize {
+        let mut skipped = 0;
         match kind {
             Kind::Canaries => {
                 for canary in &assignment.canaries {
-                    self.spawn(kind, canary.name.as_str(), Self::canary, assignment, canary.clone());
+                    skipped += self.spawn(kind, canary.name.as_str(), Self::canary, assignment, canary.clone());
                 }
             }
             Kind::Nodes => {
                 for node in &assignment.nodes {
-                    self.spawn(kind, node.name.as_str(), Self::node, assignment, node.clone());
+                    skipped += self.spawn(kind, node.name.as_str(), Self::node, assignment, node.clone());
                 }
             }
             Kind::Controls => {
                 for control in &assignment.controls {
-                    self.spawn(kind, control.name.as_str(), Self::control, assignment, control.clone());
+                    skipped += self.spawn(kind, control.name.as_str(), Self::control, assignment, control.clone());
                 }
             }
             Kind::Endpoints => {
@@ -116,14 +120,17 @@ impl Rounds {
                     match resolver.transport {
                         Transport::Live => {}
                         Transport::Plain { .. } | Transport::Dot { .. } | Transport::Doh(_) => {
-                            self.spawn(kind, resolver.name.as_str(), Self::endpoint, assignment, resolver.clone());
+                            skipped +=
+                                self.spawn(kind, resolver.name.as_str(), Self::endpoint, assignment, resolver.clone());
                         }
                     }
                 }
             }
         }
+        skipped
     }
 
+    /// Starts one round of one subject; 1 when it is skipped, because the last one is not over.
     fn spawn<T, F>(
         self: &Arc<Self>,
         kind: Kind,
@@ -131,13 +138,14 @@ impl Rounds {
         round: impl FnOnce(Arc<Self>, Arc<Assignment>, T) -> F,
         assignment: &Arc<Assignment>,
         subject: T,
-    ) where
+    ) -> usize
+    where
         F: Future<Output = ()> + Send + 'static,
     {
         let running = Running(kind, name.to_owned());
         if !self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(running.clone()) {
-            tracing::warn!(?kind, name, "the last round is not over; this one is skipped");
-            return;
+            tracing::debug!(?kind, name, "the last round is not over; this one is skipped");
+            return 1;
         }
         let mark = Mark(Arc::clone(self), running);
         let round = round(Arc::clone(self), Arc::clone(assignment), subject);
@@ -145,6 +153,7 @@ impl Rounds {
             round.await;
             drop(mark);
         });
+        0
     }
 
     /// A place in flight; `None` when there is none in time, which costs this probe.

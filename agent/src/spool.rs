@@ -21,15 +21,15 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use boot::Boot;
 pub use boot::BootId;
+use boot::{Boot, Cursor};
 use segment::{Row, Segment};
 
 pub mod boot;
 pub mod disk;
 pub mod segment;
 
-/// Default for the most bytes kept on disk: weeks of usual probing.
+/// Default for the most bytes kept on disk: days of usual probing (some ten megabytes a day).
 pub const SPOOL_BYTES_MAX: u64 = 64 << 20;
 
 /// Least that may be configured: a few segments must fit.
@@ -60,7 +60,24 @@ pub struct Spool {
     /// Rows of unread or unacknowledged segments that were dropped since the start.
     dropped: u64,
     unsynced: bool,
-    cursors_dirty: bool,
+}
+
+/// What makes the spool durable, to be done off the runtime's thread: flash can take long.
+#[derive(Debug)]
+pub struct SyncWork {
+    file: Option<File>,
+    cursors: Vec<Cursor>,
+}
+
+impl SyncWork {
+    /// Does it.
+    ///
+    /// # Errors
+    /// What the disk said first; the rest is tried nevertheless.
+    pub fn run(self) -> io::Result<()> {
+        let synced = self.file.map_or(Ok(()), |file| file.sync_data());
+        self.cursors.iter().map(Cursor::write).fold(synced, Result::and)
+    }
 }
 
 /// What an append did.
@@ -97,16 +114,7 @@ impl Spool {
         std::fs::create_dir(&folder)?;
         disk::sync_folder(&root)?;
         boots.push(Boot::new(boot, folder));
-        let mut spool = Self {
-            root,
-            bytes_max,
-            boots,
-            open: None,
-            next_sequence: 1,
-            dropped: 0,
-            unsynced: false,
-            cursors_dirty: false,
-        };
+        let mut spool = Self { root, bytes_max, boots, open: None, next_sequence: 1, dropped: 0, unsynced: false };
         // A backlog above a cap that was lowered is dropped by the same rule, and the start goes on.
         let dropped = spool.make_room(0);
         if dropped > 0 {
@@ -132,18 +140,26 @@ impl Spool {
             if let Some(file) = self.open.take() {
                 file.sync_data()?;
             }
-            let segment = Segment::create(&boot.folder, sequence)?;
-            self.open = Some(File::options().append(true).open(&segment.path)?);
+            let (segment, file) = Segment::create(&boot.folder, sequence)?;
+            self.open = Some(file);
             boot.segments.push_back(segment);
         }
         let (Some(file), Some(segment)) = (&mut self.open, boot.segments.back_mut()) else {
             return Err(io::Error::other("the spool has no segment"));
         };
         self.unsynced = true;
-        if let Err(error) = segment.append(file, &frame, sequence) {
-            // Half a frame must not stay in front of the next one: begin a new segment.
-            self.open = None;
-            return Err(error);
+        if let Err(failed) = segment.append(file, &frame, sequence) {
+            if failed.torn {
+                // Half a frame must not stay in front of the next one: begin a new segment. A full
+                // disk must not be filled with empty ones.
+                self.open = None;
+                if segment.bytes == 0
+                    && let Some(empty) = boot.segments.pop_back()
+                {
+                    empty.remove();
+                }
+            }
+            return Err(failed.error);
         }
         Ok(Appended { sequence, dropped })
     }
@@ -185,7 +201,6 @@ impl Spool {
         let Some(boot) = self.boots.get_mut(position) else { return u64::MAX };
         boot.advance(sequence);
         let done = boot.acked;
-        self.cursors_dirty = true;
         // The segment being written stays: it has room for the next rows.
         while boot.segments.front().is_some_and(|segment| segment.last <= boot.acked)
             && !(running && boot.segments.len() == 1)
@@ -218,21 +233,18 @@ impl Spool {
         self.dropped
     }
 
-    /// Work that makes everything appended so far durable, to be done off the runtime's thread;
-    /// `None` when there is none. Also writes the cursors.
+    /// Work that makes everything appended so far durable, and writes the cursors that changed;
+    /// `None` when there is none.
     ///
     /// # Errors
     /// What the disk said.
-    pub fn sync_work(&mut self) -> io::Result<Option<File>> {
-        if std::mem::take(&mut self.cursors_dirty) {
-            for boot in &self.boots {
-                boot.write_cursor()?;
-            }
-        }
-        if !std::mem::take(&mut self.unsynced) {
-            return Ok(None);
-        }
-        self.open.as_ref().map(File::try_clone).transpose()
+    pub fn sync_work(&mut self) -> io::Result<Option<SyncWork>> {
+        let file = match std::mem::take(&mut self.unsynced) {
+            true => self.open.as_ref().map(File::try_clone).transpose()?,
+            false => None,
+        };
+        let cursors: Vec<Cursor> = self.boots.iter_mut().filter_map(Boot::take_cursor).collect();
+        Ok((file.is_some() || !cursors.is_empty()).then_some(SyncWork { file, cursors }))
     }
 
     /// Makes everything durable now.
@@ -240,7 +252,7 @@ impl Spool {
     /// # Errors
     /// What the disk said.
     pub fn sync(&mut self) -> io::Result<()> {
-        self.sync_work()?.map_or(Ok(()), |file| file.sync_data())
+        self.sync_work()?.map_or(Ok(()), SyncWork::run)
     }
 
     /// Drops the oldest segments until `size` more bytes fit; how many unacknowledged rows that cost.

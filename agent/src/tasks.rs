@@ -33,6 +33,10 @@ pub const REPEAT_MAX: u32 = 10;
 /// Tasks in flight.
 const IN_FLIGHT_MAX: usize = 16;
 
+/// Probes of tasks in flight: with those of the schedule, at four sockets each, half of the usual limit
+/// of 1024 descriptors.
+const PROBES_MAX: usize = 64;
+
 /// Tasks and reports that may wait.
 pub const WAITING_MAX: usize = 64;
 
@@ -87,6 +91,7 @@ pub struct Tasks<D> {
     pins: Option<Arc<Pins<D>>>,
     reports: mpsc::Sender<Report>,
     places: Arc<Semaphore>,
+    probes: Semaphore,
     remembered: Mutex<VecDeque<u64>>,
 }
 
@@ -101,7 +106,8 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
         reports: mpsc::Sender<Report>,
     ) -> Arc<Self> {
         let places = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
-        Arc::new(Self { rounds, recorder, assignment, pins, reports, places, remembered: Mutex::default() })
+        let probes = Semaphore::new(PROBES_MAX);
+        Arc::new(Self { rounds, recorder, assignment, pins, reports, places, probes, remembered: Mutex::default() })
     }
 
     /// Carries out what comes, until nothing can come any more.
@@ -209,6 +215,8 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
     }
 
     async fn measure(&self, reason: Reason, tried: Tried, limits: Limits) {
+        // Never closed. Waiting is bounded by the task's deadline.
+        let Ok(_place) = self.probes.acquire().await else { return };
         let (measured, _) = tried.measure(&self.rounds.site, &limits).await;
         self.recorder.record(reason, &measured);
     }

@@ -18,6 +18,7 @@ use crate::pins::Report;
 use crate::recorder::Recorder;
 use crate::spool::BootId;
 use crate::tasks::Task;
+use connector::LastGood;
 use identity::Identity;
 use session::Ended;
 
@@ -45,6 +46,8 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 pub struct Uplink {
     /// `HOST:PORT`.
     pub coordinator: String,
+    /// Where it was found the last time.
+    pub last_good: LastGood,
     /// Who we are.
     pub identity: Identity,
     /// Who numbered what is measured now.

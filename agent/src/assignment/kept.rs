@@ -73,6 +73,14 @@ impl Kept {
             assignment.version < held.version || (assignment.version == held.version && assignment == **held)
         });
         if ignored {
+            let held = self.version();
+            if assignment.version < held {
+                tracing::warn!(
+                    given = assignment.version,
+                    held,
+                    "an assignment older than the one in force is ignored; was the coordinator's database restored?"
+                );
+            }
             return Ok(Taken::Ignored);
         }
         if let Err(error) = write_checked(&self.path, &wire.encode_to_vec()) {

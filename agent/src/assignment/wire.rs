@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Uri;
 use parallax_decide::names::{ControlName, DomainName, NodeName};
 use parallax_proto::v1;
+use rustls_pki_types::ServerName;
 
 use super::{Assignment, Canary, Control, Invalid, Node, Resolver, Schedule, Transport};
 use crate::probe::Limits;
@@ -82,7 +83,9 @@ impl TryFrom<&v1::Resolver> for Resolver {
             Kind::Udp(plain) => Transport::Plain { server: server(&plain.address, plain.port)? },
             Kind::Dot(dot) => Transport::Dot {
                 server: server(&dot.address, dot.port)?,
-                server_name: server_name(&dot.server_name).ok_or_else(|| invalid("it has no TLS server name"))?,
+                server_name: server_name(&dot.server_name)
+                    .map_err(invalid)?
+                    .ok_or_else(|| invalid("it has no TLS server name"))?,
             },
             Kind::Doh(doh) => Transport::Doh(doh_endpoint(doh).map_err(invalid)?),
         };
@@ -97,7 +100,7 @@ fn doh_endpoint(wire: &v1::DohEndpoint) -> Result<DohEndpoint, &'static str> {
         return Err("its URL is not https");
     }
     let host = url.host().map(|host| host.trim_matches(['[', ']'])).filter(|host| !host.is_empty());
-    let host = host.ok_or("its URL has no host")?.to_owned();
+    let host = host.and_then(|host| server_name(host).transpose()).ok_or("its URL has no host")??;
     let addresses: Option<Vec<IpAddr>> = wire.addresses.iter().map(|bytes| address(bytes)).collect();
     let addresses = addresses.ok_or("one of its addresses has neither 4 nor 16 bytes")?;
     if addresses.is_empty() || addresses.len() > ENDPOINT_ADDRESSES_MAX {
@@ -113,6 +116,9 @@ impl TryFrom<&v1::Canary> for Canary {
         let name: DomainName = wire.name.parse().map_err(|error| Invalid::new("canary", error))?;
         let port =
             port(wire.port).ok_or_else(|| Invalid::new(format!("canary '{name}'"), "its port is not 1 to 65535"))?;
+        if wire.tls {
+            server_name(name.as_str()).map_err(|why| Invalid::new(format!("canary '{name}'"), why))?;
+        }
         Ok(Self { name, port, tls: wire.tls, live_only: wire.live_only })
     }
 }
@@ -122,8 +128,10 @@ impl TryFrom<&v1::Control> for Control {
 
     fn try_from(wire: &v1::Control) -> Result<Self, Invalid> {
         let name: ControlName = wire.name.parse().map_err(|error| Invalid::new("control", error))?;
-        let (address, port) = place(&format!("control '{name}'"), &wire.address, wire.port)?;
-        Ok(Self { name, address, port, negative: wire.negative, server_name: server_name(&wire.server_name) })
+        let what = format!("control '{name}'");
+        let (address, port) = place(&what, &wire.address, wire.port)?;
+        let server_name = server_name(&wire.server_name).map_err(|why| Invalid::new(what, why))?;
+        Ok(Self { name, address, port, negative: wire.negative, server_name })
     }
 }
 
@@ -132,8 +140,10 @@ impl TryFrom<&v1::Node> for Node {
 
     fn try_from(wire: &v1::Node) -> Result<Self, Invalid> {
         let name: NodeName = wire.name.parse().map_err(|error| Invalid::new("node", error))?;
-        let (address, port) = place(&format!("node '{name}'"), &wire.address, wire.port)?;
-        Ok(Self { name, address, port, server_name: server_name(&wire.server_name) })
+        let what = format!("node '{name}'");
+        let (address, port) = place(&what, &wire.address, wire.port)?;
+        let server_name = server_name(&wire.server_name).map_err(|why| Invalid::new(what, why))?;
+        Ok(Self { name, address, port, server_name })
     }
 }
 
@@ -152,8 +162,13 @@ fn port(number: u32) -> Option<u16> {
     u16::try_from(number).ok().filter(|port| *port != 0)
 }
 
-fn server_name(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
+/// A name that TLS can ask for; `None`: no TLS.
+fn server_name(text: &str) -> Result<Option<String>, &'static str> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    ServerName::try_from(text).map_err(|_| "its TLS server name is no DNS name and no address")?;
+    Ok(Some(text.to_owned()))
 }
 
 impl TryFrom<&v1::Schedule> for Schedule {
@@ -274,6 +289,7 @@ pub(crate) mod tests {
             ("burst_gap_ms", Box::new(|a| a.schedule.as_mut().unwrap().burst_gap_ms = vec![1; 9])),
             ("resolver 'live'", Box::new(|a| a.resolvers[0].kind = None)),
             ("node 'fi'", Box::new(|a| a.nodes[0].address = vec![1, 2, 3])),
+            ("node 'fi'", Box::new(|a| a.nodes[0].server_name = "not a name".into())),
             ("control 'negative'", Box::new(|a| a.controls[0].port = 70_000)),
             ("canary 'example.com'", Box::new(|a| a.canaries[0].port = 0)),
             ("canaries", Box::new(|a| a.canaries = vec![a.canaries[0].clone(); 65])),
@@ -293,6 +309,7 @@ pub(crate) mod tests {
         for bad in [
             v1::DohEndpoint { url: "http://dns.example/q".into(), ..good.clone() },
             v1::DohEndpoint { url: "not a url".into(), ..good.clone() },
+            v1::DohEndpoint { url: "https:///q".into(), ..good.clone() },
             v1::DohEndpoint { addresses: vec![], ..good.clone() },
             v1::DohEndpoint { addresses: vec![vec![9]], ..good.clone() },
         ] {

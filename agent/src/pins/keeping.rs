@@ -20,11 +20,12 @@ impl<D: Driver> Pins<D> {
         }
     }
 
-    /// One look at every pin.
+    /// One look at every pin. The journal is free between two of them: with a resolver that hangs, an
+    /// order waits for one look and not for all.
     pub(super) async fn tick(&self) {
-        let mut journal = self.journal.lock().await;
-        let names: Vec<DomainName> = journal.pins.keys().cloned().collect();
+        let names: Vec<DomainName> = self.journal.lock().await.pins.keys().cloned().collect();
         for name in names {
+            let mut journal = self.journal.lock().await;
             let Some(held) = journal.pins.get(&name).cloned() else { continue };
             let stays = if held.leaving || now() >= held.expires {
                 self.take_away(&name, &held).await

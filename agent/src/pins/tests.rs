@@ -10,8 +10,12 @@ struct Fake {
     inner: StdMutex<Inner>,
 }
 
+/// How long a resolver that hangs keeps its asker waiting.
+const HANG: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Default)]
 struct Inner {
+    hangs: bool,
     data: BTreeMap<DomainName, Reading>,
     writes: usize,
     /// What the next apply answers instead of doing its work.
@@ -29,6 +33,11 @@ impl Fake {
 
 impl Driver for Fake {
     async fn read(&self, name: &DomainName) -> Result<Reading, DriverError> {
+        let hangs = self.inner().hangs;
+        if hangs {
+            tokio::time::sleep(HANG).await;
+            return Err(unreachable());
+        }
         Ok(self.inner().data.get(name).cloned().unwrap_or(Reading::Nothing))
     }
 
@@ -202,7 +211,9 @@ async fn an_expired_pin_is_taken_away_and_a_renewed_one_is_not() {
 async fn a_restart_keeps_pins_and_their_expiry() {
     let state = tempfile::tempdir().unwrap();
     let pins = open(state.path());
+    assert_eq!(left_standing(state.path()).unwrap(), 0);
     pin(&pins).await;
+    assert_eq!(left_standing(state.path()).unwrap(), 1);
     let pins = open(state.path());
     pins.tick().await;
     assert_eq!(found(&pins), Some(standing(GOOD)), "written again into the restarted resolver");
@@ -245,6 +256,26 @@ async fn a_change_waits_no_longer_than_its_deadline() {
     assert_eq!(pin(&pins).await, Outcome::Failed);
     drop(busy);
     assert_eq!(pin(&pins).await, Outcome::Applied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_waits_for_one_look_at_a_resolver_that_hangs_and_not_for_all() {
+    let state = tempfile::tempdir().unwrap();
+    let pins = open(state.path());
+    for number in 0..5 {
+        let name: DomainName = format!("n{number}.example").parse().unwrap();
+        order(&pins, 1, What::Pin { name, addresses: set(GOOD), ttl_s: 5, life: LIFE }).await;
+    }
+    pins.driver.inner().hangs = true;
+    let asked = async {
+        tokio::task::yield_now().await;
+        let begun = now();
+        let order = Order { plan_id: 7, epoch: 1, what: What::Read { name: name() } };
+        let report = pins.change(1, order, now() + HANG * 4).await;
+        assert!(report.detail.contains("away"), "it had its turn: {}", report.detail);
+        assert!(now() - begun <= HANG * 3);
+    };
+    tokio::join!(pins.tick(), asked);
 }
 
 #[test]

@@ -90,15 +90,27 @@ async fn speak(
             dot::ask(&site.dialer, &site.trust.dot, *server, server_name, question, limits, trace).await
         }
         Transport::Doh(endpoint) => {
-            let mut last = Err(StageOutcome::OwnTrouble);
+            let mut last = None;
             for address in &endpoint.addresses {
-                permitted(site, SocketAddr::new(*address, endpoint.port), trace)?;
-                last = doh::ask(&site.dialer, &site.trust.doh, endpoint, *address, question, limits, trace).await;
-                if last.is_ok() {
+                let before = trace.clone();
+                if let Err(refused) = permitted(site, SocketAddr::new(*address, endpoint.port), trace) {
+                    match last {
+                        // How a permitted address failed says more than that another was not contacted.
+                        Some(_) => *trace = before,
+                        None => last = Some(Err(refused)),
+                    }
+                    continue;
+                }
+                // Timings of an address that failed are not those of the next one.
+                trace.details = Details::default();
+                let asked = doh::ask(&site.dialer, &site.trust.doh, endpoint, *address, question, limits, trace).await;
+                let done = asked.is_ok();
+                last = Some(asked);
+                if done {
                     break;
                 }
             }
-            last
+            last.unwrap_or(Err(StageOutcome::OwnTrouble))
         }
     }
 }
@@ -159,5 +171,45 @@ pub fn tcp_stage(outcome: ConnectionOutcome) -> StageOutcome {
         O::CertificateName | O::CertificateAuthority | O::CertificateTime => StageOutcome::Certificate,
         O::FamilyUnavailable | O::OwnTrouble => StageOutcome::OwnTrouble,
         O::RefusedByPolicy => StageOutcome::RefusedByPolicy,
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "lab")]
+mod tests {
+    use parallax_decide::observation::Family;
+
+    use super::*;
+    use crate::dial::Dialer;
+    use crate::local::Allow;
+    use crate::policy::Policy;
+    use crate::probe::doh::DohEndpoint;
+    use crate::probe::live::LiveServers;
+    use crate::probe::testing::{Authority, limits, refused_port};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_may_not_be_contacted_does_not_hide_how_another_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let map = folder.path().join("map.json");
+        std::fs::write(&map, format!("{{\"9.9.9.9:443\": \"{}\"}}", refused_port())).unwrap();
+        let site = Site {
+            dialer: Dialer::mapped(map),
+            policy: Policy::new(Allow::default()),
+            trust: Authority::new().trust(),
+            live: LiveServers::new(Vec::new()),
+        };
+        let question = Question { name: "example.com".parse().unwrap(), family: Family::V4 };
+        let (public, private): (IpAddr, IpAddr) = ([9, 9, 9, 9].into(), [10, 0, 0, 1].into());
+        for (addresses, stage, outcome) in [
+            (vec![public, private], Stage::Tcp, StageOutcome::Refused),
+            (vec![private, public], Stage::Tcp, StageOutcome::Refused),
+            (vec![private], Stage::Bootstrap, StageOutcome::RefusedByPolicy),
+        ] {
+            let url = http::Uri::from_static("https://dns.example/dns-query");
+            let endpoint = DohEndpoint { url, host: "dns.example".into(), port: 443, addresses };
+            let resolver = Resolver { name: "doh".parse().unwrap(), transport: Transport::Doh(endpoint) };
+            let asked = ask(&site, &limits(), &resolver, &question).await;
+            assert_eq!((asked.trace.stage, asked.ended), (stage, Err(outcome)));
+        }
     }
 }

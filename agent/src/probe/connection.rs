@@ -23,7 +23,7 @@ use super::Limits;
 use super::trouble::{Trouble, trouble};
 use crate::clock::{now, since};
 use crate::dial::Dialer;
-use crate::measured::Details;
+use crate::measured::{Details, Said};
 use crate::policy::Role;
 use crate::site::Site;
 use crate::tls::TlsFailure;
@@ -178,8 +178,9 @@ fn summary(
 ) -> ConnectionOutcome {
     let troubles: Vec<Trouble> = failed.iter().map(trouble).collect();
     let any = |wanted: Trouble| troubles.contains(&wanted);
-    // Without a route the kernel may also say that it has no source address, or no such family.
-    let local = any(Trouble::Own) || any(Trouble::NetUnreachable);
+    // Without a route the kernel may also say that it has no source address, or no such family; with
+    // an "unreachable" route instead of none (a usual IPv6 default) it says what a router would.
+    let local = any(Trouble::Own) || any(Trouble::NetUnreachable) || any(Trouble::HostUnreachable);
     if local && !family_available() {
         return ConnectionOutcome::FamilyUnavailable;
     }
@@ -202,12 +203,13 @@ fn summary(
     ConnectionOutcome::Silent
 }
 
-/// Whether an outcome is a failure of what was tried, so that it is worth confirming at once.
+/// What an outcome says of what was tried: a first failure is worth confirming at once.
 #[must_use]
-pub fn is_failure(outcome: ConnectionOutcome) -> bool {
+pub fn said(outcome: ConnectionOutcome) -> Said {
     use ConnectionOutcome as O;
     match outcome {
-        O::TlsOk | O::TcpOk | O::FamilyUnavailable | O::OwnTrouble | O::RefusedByPolicy => false,
+        O::TlsOk | O::TcpOk => Said::Works,
+        O::FamilyUnavailable | O::OwnTrouble | O::RefusedByPolicy => Said::Nothing,
         O::Refused
         | O::Silent
         | O::HostUnreachable
@@ -217,7 +219,7 @@ pub fn is_failure(outcome: ConnectionOutcome) -> bool {
         | O::TlsAlert
         | O::CertificateName
         | O::CertificateAuthority
-        | O::CertificateTime => true,
+        | O::CertificateTime => Said::Fails,
     }
 }
 
@@ -314,7 +316,7 @@ mod tests {
         assert_eq!(of(&[EHOSTUNREACH, ECONNREFUSED], 2), ConnectionOutcome::HostUnreachable);
         assert_eq!(of(&[ECONNREFUSED, EMFILE], 0), ConnectionOutcome::OwnTrouble);
         assert_eq!(of(&[ENETUNREACH], 0), ConnectionOutcome::NetUnreachable);
-        for number in [ENETUNREACH, EAFNOSUPPORT, EADDRNOTAVAIL] {
+        for number in [ENETUNREACH, EAFNOSUPPORT, EADDRNOTAVAIL, EHOSTUNREACH] {
             let without_family = summary(|| false, to, &[number.into()], 0);
             assert_eq!(without_family, ConnectionOutcome::FamilyUnavailable, "{number}");
         }

@@ -6,7 +6,7 @@ use super::Limits;
 use super::ask::{Asked, ask};
 use super::message::Question;
 use crate::assignment::Resolver;
-use crate::measured::Measured;
+use crate::measured::{Measured, Said};
 use crate::site::Site;
 
 /// Asks for a name that is known to have addresses.
@@ -39,11 +39,12 @@ fn of_reply(outcome: ResolutionOutcome) -> StageOutcome {
     }
 }
 
-/// Whether an outcome is a failure of the endpoint, so that it is worth confirming at once.
+/// What an outcome says of the endpoint: a first failure is worth confirming at once.
 #[must_use]
-pub fn is_failure(outcome: StageOutcome) -> bool {
+pub fn said(outcome: StageOutcome) -> Said {
     match outcome {
-        StageOutcome::Ok | StageOutcome::OwnTrouble | StageOutcome::RefusedByPolicy => false,
+        StageOutcome::Ok => Said::Works,
+        StageOutcome::OwnTrouble | StageOutcome::RefusedByPolicy => Said::Nothing,
         StageOutcome::Refused
         | StageOutcome::Reset
         | StageOutcome::Timeout
@@ -54,6 +55,6 @@ pub fn is_failure(outcome: StageOutcome) -> bool {
         | StageOutcome::Malformed
         | StageOutcome::Servfail
         | StageOutcome::RefusedRcode
-        | StageOutcome::Empty => true,
+        | StageOutcome::Empty => Said::Fails,
     }
 }

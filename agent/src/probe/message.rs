@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::str::FromStr as _;
 
-use domain::base::iana::{Class, Rcode, Rtype};
+use domain::base::iana::{Class, OptRcode, Rcode, Rtype};
 use domain::base::message_builder::MessageBuilder;
 use domain::base::name::{Name, ToName as _};
 use domain::base::opt::ExtendedError;
@@ -125,7 +125,10 @@ impl Question {
             format_error: header.rcode() == Rcode::FORMERR,
         };
         let code = header.rcode();
-        reply.outcome = if code == Rcode::NOERROR {
+        reply.outcome = if code == Rcode::NOERROR && message.opt_rcode() != OptRcode::NOERROR {
+            // The code goes on in the OPT record (RFC 6891, 6.1.3): its lower part alone looks like success.
+            ResolutionOutcome::OtherRcode
+        } else if code == Rcode::NOERROR {
             if !reply.truncated {
                 (reply.addresses, reply.ttl_s) = self.addresses(&message)?;
             }
@@ -325,6 +328,18 @@ mod tests {
             assert_eq!((read.outcome, read.addresses), (outcome, vec![]));
         }
         assert_eq!(q.read(ID, &reply(&q, Rcode::NOERROR, &[])).unwrap().outcome, ResolutionOutcome::Empty);
+    }
+
+    #[test]
+    fn a_code_that_goes_on_in_the_opt_record_is_no_success() {
+        let q = question(Family::V4);
+        let mut bytes = q.message(ID, true).unwrap();
+        bytes[2] |= 0x80;
+        assert_eq!(q.read(ID, &bytes).unwrap().outcome, ResolutionOutcome::Empty);
+        // The OPT record ends the message: root, type (2), class (2), extended code, …, length (2).
+        let extended = bytes.len() - 6;
+        bytes[extended] = 1;
+        assert_eq!(q.read(ID, &bytes).unwrap().outcome, ResolutionOutcome::OtherRcode, "BADVERS");
     }
 
     #[test]

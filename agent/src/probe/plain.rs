@@ -50,7 +50,8 @@ pub async fn ask(
     .map_err(|error| {
         let trouble = trouble(&error);
         // No route for the whole family is the vantage's trouble and accuses no resolver.
-        let own = trouble == Trouble::NetUnreachable && !dialer.family_available(Family::of(server.ip()));
+        let local = matches!(trouble, Trouble::NetUnreachable | Trouble::HostUnreachable);
+        let own = local && !dialer.family_available(Family::of(server.ip()));
         if own { StageOutcome::OwnTrouble } else { trouble.stage() }
     })?;
     let reply = datagrams(&socket, question, limit).await?;
@@ -86,14 +87,21 @@ async fn datagrams(socket: &UdpSocket, question: &Question, limit: Duration) -> 
         let bytes = received.map(|length| buffer.get(..length).unwrap_or_default());
         let bytes = bytes.map_err(|error| trouble(&error).stage())?;
         let mut verdict = Err(Unfit::NotOurs);
-        for id in &ids {
+        let mut to_edns = true;
+        for (position, id) in ids.iter().enumerate() {
             verdict = question.read(*id, bytes);
+            to_edns = position == 0;
             if verdict != Err(Unfit::NotOurs) {
                 break;
             }
         }
         match verdict {
-            Ok(reply) if reply.format_error && ids.len() == 1 => ids.push(send(socket, question, false).await?),
+            Ok(reply) if reply.format_error && to_edns => {
+                // When the simpler question is out already, its answer is what counts.
+                if ids.len() == 1 {
+                    ids.push(send(socket, question, false).await?);
+                }
+            }
             Ok(reply) => return Ok(reply),
             Err(Unfit::Malformed) => return Err(StageOutcome::Malformed),
             Err(Unfit::NotOurs) => {
@@ -208,6 +216,20 @@ mod tests {
             let bare = [buffer[0], buffer[1], 0x80, 1, 0, 0, 0, 0, 0, 0, 0, 0];
             socket.send_to(&bare, from).await.unwrap();
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+            socket.send_to(&answer(&buffer[..length], "8.6.112.0"), from).await.unwrap();
+        });
+        assert_eq!(ask_at(address).await.unwrap().outcome, ResolutionOutcome::Answered);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_format_error_that_comes_late_does_not_end_the_simpler_question() {
+        let (socket, address) = server().await;
+        tokio::spawn(async move {
+            let mut buffer = [0; 512];
+            let (_, from) = socket.recv_from(&mut buffer).await.unwrap();
+            let bare = [buffer[0], buffer[1], 0x80, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+            let (length, _) = socket.recv_from(&mut buffer).await.unwrap();
+            socket.send_to(&bare, from).await.unwrap();
             socket.send_to(&answer(&buffer[..length], "8.6.112.0"), from).await.unwrap();
         });
         assert_eq!(ask_at(address).await.unwrap().outcome, ResolutionOutcome::Answered);

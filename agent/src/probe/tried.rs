@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use parallax_decide::observation::{Connection, Fact, Target};
 
 use super::Limits;
-use super::connection::{Attempted, is_failure, probe};
+use super::connection::{Attempted, probe, said};
 use crate::assignment::{Canary, Node};
-use crate::measured::Measured;
+use crate::measured::{Measured, Said};
 use crate::policy::Role;
 use crate::site::Site;
 
@@ -43,8 +43,8 @@ impl Tried {
         }
     }
 
-    /// Tries it; the fact, and whether it is a failure.
-    pub async fn measure(&self, site: &Site, limits: &Limits) -> (Measured, bool) {
+    /// Tries it; the fact, and what it says of the target.
+    pub async fn measure(&self, site: &Site, limits: &Limits) -> (Measured, Said) {
         let attempted = Attempted {
             address: self.address,
             port: self.port,
@@ -61,6 +61,6 @@ impl Tried {
             attempts_connected: reached.attempts_connected,
         };
         let measured = Measured { fact: Fact::Connection(fact), details: reached.details, duration: reached.duration };
-        (measured, is_failure(reached.outcome))
+        (measured, said(reached.outcome))
     }
 }

@@ -29,7 +29,8 @@ pub enum Trouble {
 pub fn trouble(error: &io::Error) -> Trouble {
     match errno(error) {
         Some(Errno::ECONNREFUSED) => return Trouble::Refused,
-        Some(Errno::ECONNRESET | Errno::ECONNABORTED | Errno::EPIPE) => return Trouble::Reset,
+        // A peer that resets right after its SYN-ACK leaves a socket that is "not connected".
+        Some(Errno::ECONNRESET | Errno::ECONNABORTED | Errno::EPIPE | Errno::ENOTCONN) => return Trouble::Reset,
         Some(Errno::ETIMEDOUT) => return Trouble::Silent,
         // ICMPv6 "administratively prohibited" arrives as EACCES, "protocol unreachable" as ENOPROTOOPT.
         Some(Errno::EHOSTUNREACH | Errno::EHOSTDOWN | Errno::EACCES | Errno::ENOPROTOOPT) => {
@@ -79,6 +80,7 @@ mod tests {
         for (number, expected) in [
             (Errno::ECONNREFUSED, Trouble::Refused),
             (Errno::ECONNRESET, Trouble::Reset),
+            (Errno::ENOTCONN, Trouble::Reset),
             (Errno::ETIMEDOUT, Trouble::Silent),
             (Errno::EHOSTUNREACH, Trouble::HostUnreachable),
             (Errno::ENETUNREACH, Trouble::NetUnreachable),

@@ -16,19 +16,23 @@ use super::Rounds;
 use crate::assignment::{Assignment, Canary, Control, Node, Resolver, Transport};
 use crate::burst::Subject;
 use crate::clock::{self, Instant};
-use crate::measured::{Measured, Reason};
+use crate::measured::{Measured, Reason, Said};
 use crate::probe::message::Question;
 use crate::probe::tried::Tried;
 use crate::probe::{Limits, control, endpoint, resolution};
 use crate::schedule::{Grid, Kind};
 
-/// The live resolver is asked again after its answer expired, but not more often than this.
+/// The live resolver is asked again after its answer expired, but not more often than this, and not
+/// more often than so many times a round: an answer that expires at once must not use up the owner's
+/// allowance of questions.
 const REFRESH_MIN: Duration = Duration::from_secs(1);
+const REFRESHES_MAX: u32 = 12;
 
 impl Rounds {
     /// One canary: every resolver, both families, and each address as soon as it is known.
     pub(super) async fn canary(self: Arc<Self>, assignment: Arc<Assignment>, canary: Canary) {
         let next = self.timeline.next(Grid::of(Kind::Canaries, &assignment.schedule), clock::now());
+        let pause = refresh_pause(assignment.schedule.canary_every);
         let asked: Vec<&Resolver> = assignment
             .resolvers
             .iter()
@@ -36,7 +40,7 @@ impl Rounds {
             .collect();
         let mut tried = BTreeSet::new();
         let expires = self.ask_and_try(&assignment, &canary, &asked, &mut tried).await;
-        if refresh_at(expires, clock::now(), next).is_some() {
+        if refresh_at(expires, clock::now() + pause, next).is_some() {
             // Not part of the round: a slow last refresh must not cost the next one.
             tokio::spawn(self.refresh(Arc::clone(&assignment), canary, tried, expires, next));
         }
@@ -53,7 +57,8 @@ impl Rounds {
     ) {
         let live: Vec<&Resolver> =
             assignment.resolvers.iter().filter(|resolver| resolver.transport == Transport::Live).collect();
-        while let Some(at) = refresh_at(expires, clock::now(), next) {
+        let pause = refresh_pause(assignment.schedule.canary_every);
+        while let Some(at) = refresh_at(expires, clock::now() + pause, next) {
             sleep_until(at).await;
             expires = self.ask_and_try(&assignment, &canary, &live, &mut tried).await;
         }
@@ -118,12 +123,12 @@ impl Rounds {
     /// One scheduled connection, and the burst that its failure starts.
     async fn connect(self: &Arc<Self>, assignment: &Arc<Assignment>, tried: &Tried) {
         let Some(place) = self.place().await else { return };
-        let (measured, failed) = tried.measure(&self.site, &assignment.schedule.limits).await;
+        let (measured, said) = tried.measure(&self.site, &assignment.schedule.limits).await;
         drop(place);
         self.recorder.record(Reason::SCHEDULED, &measured);
         let subject = Subject::Connection(tried.target.clone(), tried.address);
         let tried = tried.clone();
-        self.confirm(assignment, subject, failed, move |rounds, limits| {
+        self.confirm(assignment, subject, said, move |rounds, limits| {
             let tried = tried.clone();
             Box::pin(async move { tried.measure(&rounds.site, &limits).await })
         });
@@ -140,14 +145,14 @@ impl Rounds {
         let measured = endpoint::check(&self.site, &assignment.schedule.limits, &resolver, &known).await;
         drop(place);
         self.recorder.record(Reason::SCHEDULED, &measured);
-        let failed = endpoint_failed(&measured);
+        let said = endpoint_said(&measured);
         let subject = Subject::Endpoint(resolver.name.clone());
-        self.confirm(&assignment, subject, failed, move |rounds, limits| {
+        self.confirm(&assignment, subject, said, move |rounds, limits| {
             let (resolver, known) = (resolver.clone(), known.clone());
             Box::pin(async move {
                 let measured = endpoint::check(&rounds.site, &limits, &resolver, &known).await;
-                let failed = endpoint_failed(&measured);
-                (measured, failed)
+                let said = endpoint_said(&measured);
+                (measured, said)
             })
         });
     }
@@ -158,13 +163,13 @@ impl Rounds {
         self: &Arc<Self>,
         assignment: &Arc<Assignment>,
         subject: Subject,
-        failed: bool,
-        probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, (Measured, bool)> + Send + 'static,
+        said: Said,
+        probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, (Measured, Said)> + Send + 'static,
     ) {
         if assignment.schedule.burst_gaps.is_empty() {
             return;
         }
-        if !self.bursts.lock().unwrap_or_else(PoisonError::into_inner).starts(&subject, failed) {
+        if !self.bursts.lock().unwrap_or_else(PoisonError::into_inner).starts(&subject, said) {
             return;
         }
         let (rounds, assignment) = (Arc::clone(self), Arc::clone(assignment));
@@ -183,15 +188,15 @@ impl Rounds {
         self: &Arc<Self>,
         assignment: &Assignment,
         mut ending: Ending,
-        probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, (Measured, bool)>,
+        probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, (Measured, Said)>,
     ) -> bool {
         for gap in &assignment.schedule.burst_gaps {
             sleep(*gap).await;
             let Some(place) = self.place().await else { continue };
-            let (measured, failed) = probe(Arc::clone(self), assignment.schedule.limits.clone()).await;
+            let (measured, said) = probe(Arc::clone(self), assignment.schedule.limits.clone()).await;
             drop(place);
             self.recorder.record(Reason::CONFIRM, &measured);
-            if !failed {
+            if said == Said::Works {
                 ending.recovered = true;
                 break;
             }
@@ -213,16 +218,38 @@ impl Drop for Ending {
     }
 }
 
-fn endpoint_failed(measured: &Measured) -> bool {
+fn endpoint_said(measured: &Measured) -> Said {
     match &measured.fact {
-        Fact::EndpointCheck(check) => endpoint::is_failure(check.outcome),
-        Fact::Resolution(_) | Fact::Connection(_) | Fact::ControlCheck(_) => false,
+        Fact::EndpointCheck(check) => endpoint::said(check.outcome),
+        Fact::Resolution(_) | Fact::Connection(_) | Fact::ControlCheck(_) => Said::Nothing,
     }
 }
 
+/// Least pause before the live resolver is asked again, at this interval of rounds.
+fn refresh_pause(every: Duration) -> Duration {
+    (every / REFRESHES_MAX).max(REFRESH_MIN)
+}
+
 /// When to ask the live resolver again: right after its answer expires, if that is before the next
-/// round, and never sooner than [`REFRESH_MIN`] from now.
-fn refresh_at(expires: Option<Instant>, now: Instant, next_round: Instant) -> Option<Instant> {
-    let at = expires?.max(now + REFRESH_MIN);
+/// round, and not before `earliest`.
+fn refresh_at(expires: Option<Instant>, earliest: Instant, next_round: Instant) -> Option<Instant> {
+    let at = expires?.max(earliest);
     (at < next_round).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_expire_at_once_cost_a_bounded_number_of_questions() {
+        for every in [Duration::from_secs(5), Duration::from_secs(60), Duration::from_secs(3600)] {
+            let begin = clock::now();
+            let (mut now, mut asked) = (begin, 0);
+            while let Some(at) = refresh_at(Some(now), now + refresh_pause(every), begin + every) {
+                (now, asked) = (at, asked + 1);
+            }
+            assert!((4..REFRESHES_MAX).contains(&asked), "{asked} in {every:?}");
+        }
+    }
 }

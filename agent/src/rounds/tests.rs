@@ -179,6 +179,27 @@ async fn a_first_failure_is_confirmed_at_once_and_only_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn own_trouble_is_no_success_and_does_not_end_a_burst() {
+    let mut world = World::with_answers(&[BAD]).await;
+    // One probe at once, and one more each half a minute.
+    let allow = Allow { connections_per_minute: 2, ..Allow::default() };
+    Arc::get_mut(&mut world.rounds).unwrap().site.policy = Policy::new(allow);
+    let assignment = assignment(|wire| wire.schedule.as_mut().unwrap().burst_gap_ms = vec![0, 2000, 40_000]);
+    world.round(Kind::Canaries, &assignment).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(
+        world.told().1,
+        [
+            "[8, 6, 112, 0] Scheduled Refused",
+            "[8, 6, 112, 0] Confirm OwnTrouble",
+            "[8, 6, 112, 0] Confirm OwnTrouble",
+            "[8, 6, 112, 0] Confirm Refused",
+            "negative OwnTrouble"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_burst_ends_with_the_first_success() {
     let mut world = World::with_answers(&[BAD]).await;
     let web = world.map[&public(GOOD)];

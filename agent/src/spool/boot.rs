@@ -44,6 +44,26 @@ impl FromStr for BootId {
     }
 }
 
+/// Name of the cursor's file in the folder.
+const CURSOR: &str = "cursor";
+
+/// A cursor on its way to the disk.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    path: PathBuf,
+    acked: u64,
+}
+
+impl Cursor {
+    /// Writes it. A folder that is gone meanwhile has no need of it any more.
+    pub(super) fn write(&self) -> io::Result<()> {
+        match disk::write_checked(&self.path, &self.acked.to_le_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+}
+
 /// What is on disk of one start of the agent.
 #[derive(Debug)]
 pub(super) struct Boot {
@@ -58,15 +78,20 @@ pub(super) struct Boot {
     pub(super) refused: BTreeSet<u64>,
     /// Where reading goes on: first sequence number of the segment, and offset in it.
     pub(super) place: Option<(u64, u64)>,
+    /// Whether `acked` rose since it was last handed out for writing.
+    pub(super) cursor_dirty: bool,
 }
 
 impl Boot {
     pub(super) fn new(id: BootId, folder: PathBuf) -> Self {
         let segments = VecDeque::new();
-        Self { id, folder, segments, acked: 0, sent: 0, refused: BTreeSet::new(), place: None }
+        Self { id, folder, segments, acked: 0, sent: 0, refused: BTreeSet::new(), place: None, cursor_dirty: false }
     }
 
     /// What an earlier boot left; `None` when nothing of it is left to send.
+    ///
+    /// # Errors
+    /// When none of what is left can be read: it may be readable at the next start.
     pub(super) fn open(folder: &Path, id: BootId) -> io::Result<Option<Self>> {
         let mut boot = Self::new(id, folder.to_owned());
         boot.acked = boot.read_cursor();
@@ -74,23 +99,33 @@ impl Boot {
         let mut paths: Vec<PathBuf> =
             std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
         paths.sort_unstable();
+        let mut left_out = None;
         for path in paths.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "segment")) {
             match Segment::recover(&path) {
                 Ok(Some(segment)) if segment.last > boot.acked => boot.segments.push_back(segment),
                 Ok(Some(_) | None) => segment::remove_file(&path),
-                Err(error) => tracing::warn!(file = %path.display(), %error, "a segment of the spool is left out"),
+                Err(error) => {
+                    tracing::warn!(file = %path.display(), %error, "a segment of the spool is left out");
+                    left_out = Some(error);
+                }
             }
         }
-        Ok((!boot.segments.is_empty()).then_some(boot))
+        match (boot.segments.is_empty(), left_out) {
+            (true, Some(error)) => Err(error),
+            (true, None) => Ok(None),
+            (false, _) => Ok(Some(boot)),
+        }
     }
 
     pub(super) fn advance(&mut self, sequence: u64) {
+        let before = self.acked;
         self.acked = self.acked.max(sequence.min(self.sent));
         while self.refused.remove(&self.acked.saturating_add(1)) {
             self.acked = self.acked.saturating_add(1);
         }
         self.refused = self.refused.split_off(&self.acked.saturating_add(1));
         self.sent = self.sent.max(self.acked);
+        self.cursor_dirty |= self.acked != before;
     }
 
     pub(super) fn read(&mut self, rows_max: usize, bytes_max: usize, dropped: &mut u64) -> io::Result<Vec<Row>> {
@@ -102,14 +137,27 @@ impl Boot {
                 Some((first, offset)) if first == segment.first => offset,
                 Some(_) | None => 0,
             };
-            let mut reader = segment.reader(offset)?;
+            let mut reader = match segment.reader(offset) {
+                Ok(reader) => Ok(reader),
+                // Gone or locked away: what lies behind it must not wait for it for ever.
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+                    Err(Some(error))
+                }
+                Err(error) if rows.is_empty() => return Err(error),
+                // What was taken so far counts as sent, so it must go; the error comes again.
+                Err(_) => return Ok(rows),
+            };
             loop {
                 if rows.len() >= rows_max || bytes >= bytes_max {
                     return Ok(rows);
                 }
-                match reader.next_row() {
-                    Some(Ok(row)) => {
-                        self.place = Some((segment.first, reader.offset));
+                let next = match &mut reader {
+                    Ok(reader) => reader.next_row().map(|row| row.map(|row| (row, reader.offset))),
+                    Err(error) => error.take().map(Err),
+                };
+                match next {
+                    Some(Ok((row, offset))) => {
+                        self.place = Some((segment.first, offset));
                         if row.sequence > self.sent {
                             self.sent = row.sequence;
                             bytes += row.observation.len();
@@ -132,13 +180,15 @@ impl Boot {
         Ok(rows)
     }
 
-    pub(super) fn write_cursor(&self) -> io::Result<()> {
-        disk::write_checked(&self.folder.join("cursor"), &self.acked.to_le_bytes())
+    /// The cursor that is to be written, if it changed since the last time.
+    pub(super) fn take_cursor(&mut self) -> Option<Cursor> {
+        let path = self.folder.join(CURSOR);
+        std::mem::take(&mut self.cursor_dirty).then_some(Cursor { path, acked: self.acked })
     }
 
     /// A cursor that cannot be read means that some rows are sent again, which changes nothing.
     pub(super) fn read_cursor(&self) -> u64 {
-        let bytes = disk::read_checked(&self.folder.join("cursor")).ok().flatten();
+        let bytes = disk::read_checked(&self.folder.join(CURSOR)).ok().flatten();
         bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
     }
 }

@@ -40,6 +40,15 @@ pub struct Segment {
     pub bytes: u64,
 }
 
+/// Why a frame was not appended.
+#[derive(Debug)]
+pub struct NotAppended {
+    /// What the disk said.
+    pub error: io::Error,
+    /// Half of the frame stays behind: nothing may be appended to this file any more.
+    pub torn: bool,
+}
+
 /// A row as a frame.
 ///
 /// # Errors
@@ -62,21 +71,21 @@ pub fn frame(row: &Row) -> io::Result<Vec<u8>> {
 }
 
 impl Segment {
-    /// Makes a new, empty segment file.
+    /// Makes a new, empty segment file, open for appending.
     ///
     /// # Errors
-    /// What the disk said.
-    pub fn create(folder: &Path, first: u64) -> io::Result<Self> {
+    /// What the disk said; no file is left behind then.
+    pub fn create(folder: &Path, first: u64) -> io::Result<(Self, File)> {
         let path = folder.join(format!("{first:020}.segment"));
-        File::create_new(&path)?;
-        sync_folder(folder)?;
-        Ok(Self { path, first, last: first.saturating_sub(1), bytes: 0 })
+        let file = File::options().append(true).create_new(true).open(&path)?;
+        sync_folder(folder).inspect_err(|_| remove_file(&path))?;
+        Ok((Self { path, first, last: first.saturating_sub(1), bytes: 0 }, file))
     }
 
     /// Reads a segment of an earlier boot and cuts off a torn tail; `None` when nothing is left.
     ///
     /// # Errors
-    /// What the disk said.
+    /// What the disk said. Nothing is cut off then: what cannot be read now may be whole.
     pub fn recover(path: &Path) -> io::Result<Option<Self>> {
         let size = std::fs::metadata(path)?.len();
         let mut reader = Reader { file: BufReader::new(File::open(path)?), offset: 0, end: size };
@@ -88,7 +97,8 @@ impl Segment {
                     last = row.sequence;
                 }
                 Some(Ok(_)) => break Some("its numbers do not rise".to_owned()),
-                Some(Err(error)) => break Some(error.to_string()),
+                Some(Err(error)) if is_damage(&error) => break Some(error.to_string()),
+                Some(Err(error)) => return Err(error),
                 None => break None,
             }
         };
@@ -104,12 +114,13 @@ impl Segment {
     ///
     /// # Errors
     /// What the disk said; what was written of the frame is taken back if the disk lets us.
-    pub fn append(&mut self, file: &mut File, frame: &[u8], sequence: u64) -> io::Result<()> {
+    pub fn append(&mut self, file: &mut File, frame: &[u8], sequence: u64) -> Result<(), NotAppended> {
         if let Err(error) = file.write_all(frame) {
-            if let Err(also) = file.set_len(self.bytes) {
+            let taken_back = file.set_len(self.bytes);
+            if let Err(also) = &taken_back {
                 tracing::warn!(file = %self.path.display(), error = %also, "half a frame stays in the spool; reading stops there");
             }
-            return Err(error);
+            return Err(NotAppended { error, torn: taken_back.is_err() });
         }
         self.bytes += frame.len() as u64;
         self.last = sequence;
@@ -132,10 +143,15 @@ impl Segment {
     }
 }
 
+/// Whether a frame itself is wrong, or cut short; anything else is the disk's trouble.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+}
+
 /// Deletes a file; one that cannot be deleted is named, and found again at the next start.
 pub fn remove_file(path: &Path) {
     if let Err(error) = std::fs::remove_file(path) {
-        tracing::warn!(file = %path.display(), %error, "cannot delete an acknowledged segment of the spool");
+        tracing::warn!(file = %path.display(), %error, "cannot delete a segment of the spool that is done with");
     }
 }
 

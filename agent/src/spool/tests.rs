@@ -145,6 +145,93 @@ fn damage_while_running_skips_the_rest_of_the_segment_and_counts_it() {
 }
 
 #[test]
+fn a_segment_that_is_gone_does_not_hold_up_what_lies_behind_it() {
+    let root = tempfile::tempdir().unwrap();
+    let mut spool = open(root.path(), 1);
+    append(&mut spool, 3);
+    drop(spool);
+    let mut spool = open(root.path(), 2);
+    append(&mut spool, 2);
+    std::fs::remove_file(segments(root.path()).pop().unwrap()).unwrap();
+    assert_eq!(drain(&mut spool), [(1, vec![1, 2, 3])]);
+    assert_eq!(spool.dropped(), 2);
+}
+
+#[test]
+fn rows_read_before_a_passing_trouble_are_handed_out() {
+    let root = tempfile::tempdir().unwrap();
+    let mut spool = Spool::open(root.path().to_owned(), boot(1), SPOOL_BYTES_MIN).unwrap();
+    for _ in 0..20 {
+        spool.append(0, &[7; 1000]).unwrap();
+    }
+    let second = segments(root.path()).pop().unwrap();
+    let aside = root.path().join("aside");
+    std::fs::rename(&second, &aside).unwrap();
+    std::os::unix::fs::symlink(&second, &second).unwrap();
+    let first = spool.next_batch(100, 1 << 20).unwrap().unwrap().rows;
+    assert!(spool.next_batch(100, 1 << 20).is_err());
+    std::fs::remove_file(&second).unwrap();
+    std::fs::rename(&aside, &second).unwrap();
+    let rest = spool.next_batch(100, 1 << 20).unwrap().unwrap().rows;
+    let numbers: Vec<u64> = first.iter().chain(&rest).map(|row| row.sequence).collect();
+    assert_eq!(numbers, (1..=20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_disk_that_takes_nothing_is_not_filled_with_empty_segments() {
+    let root = tempfile::tempdir().unwrap();
+    let mut spool = open(root.path(), 1);
+    append(&mut spool, 2);
+    for _ in 0..5 {
+        if spool.open.is_none() {
+            append(&mut spool, 1);
+        }
+        // A handle that cannot write stands for the full disk; it cannot take half a frame back either.
+        spool.open = Some(File::open(segments(root.path()).pop().unwrap()).unwrap());
+        assert!(spool.append(0, b"lost").is_err());
+    }
+    let files = segments(root.path());
+    assert!(files.iter().all(|file| std::fs::metadata(file).unwrap().len() > 0), "{files:?}");
+    assert_eq!(numbers(&mut spool), [1, 2, 4, 6, 8, 10]);
+
+    // The same right after a new segment was begun.
+    spool.open = None;
+    append(&mut spool, 1);
+    let boot = spool.boots.last_mut().unwrap();
+    boot.segments.push_back(Segment::create(&boot.folder, 99).unwrap().0);
+    spool.open = Some(File::open(segments(root.path()).pop().unwrap()).unwrap());
+    assert!(spool.append(0, b"lost").is_err());
+    assert!(!segments(root.path()).iter().any(|file| file.ends_with("00000000000000000099.segment")));
+}
+
+#[test]
+fn a_part_that_cannot_be_read_is_kept_for_another_start() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join(format!("0000000001-{}", boot(1)));
+    // A folder where a file should be: opening succeeds, reading does not.
+    std::fs::create_dir_all(folder.join("00000000000000000001.segment")).unwrap();
+    let mut spool = open(root.path(), 2);
+    assert_eq!(numbers(&mut spool), [0; 0]);
+    assert!(folder.exists());
+}
+
+#[test]
+fn cursors_are_written_when_they_changed_and_their_folder_may_be_gone() {
+    let root = tempfile::tempdir().unwrap();
+    let mut spool = open(root.path(), 1);
+    append(&mut spool, 2);
+    numbers(&mut spool);
+    spool.acked(boot(1), 1);
+    assert_eq!(spool.sync_work().unwrap().unwrap().cursors.len(), 1);
+    spool.acked(boot(1), 1);
+    assert!(spool.sync_work().unwrap().is_none(), "nothing new");
+    spool.acked(boot(1), 2);
+    let work = spool.sync_work().unwrap().unwrap();
+    std::fs::remove_dir_all(root.path()).unwrap();
+    work.run().unwrap();
+}
+
+#[test]
 fn a_full_spool_drops_its_oldest_segment_and_counts() {
     let root = tempfile::tempdir().unwrap();
     let mut spool = Spool::open(root.path().to_owned(), boot(1), SPOOL_BYTES_MIN).unwrap();

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
+use rustls::{AlertDescription, ClientConfig};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -28,11 +29,18 @@ pub const COORDINATOR_NAME: &str = "parallax-coordinator";
 /// Longest wait for name look-up, TCP and TLS together.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
+/// Longest wait for the name look-up. A place whose DNS is broken is just the one we want to hear from.
+const LOOKUP_MAX: Duration = Duration::from_secs(3);
+
 /// Longest wait for one of several addresses.
 const ADDRESS_MAX: Duration = Duration::from_secs(3);
 
 /// What the coordinator's TLS said about our certificate, if it did.
 pub type Verdict = Arc<Mutex<Option<String>>>;
+
+/// The coordinator's address at the last good handshake: tried when its name cannot be looked up.
+/// The certificate is checked there as everywhere.
+pub type LastGood = Arc<Mutex<Option<SocketAddr>>>;
 
 /// Opens the connection for one session.
 #[derive(Debug, Clone)]
@@ -40,13 +48,14 @@ pub struct Connector {
     coordinator: String,
     tls: Arc<ClientConfig>,
     verdict: Verdict,
+    last_good: LastGood,
 }
 
 impl Connector {
-    /// Connects to `HOST:PORT`.
+    /// Connects to `HOST:PORT`, or where it was found the last time.
     #[must_use]
-    pub fn new(coordinator: String, tls: Arc<ClientConfig>) -> Self {
-        Self { coordinator, tls, verdict: Verdict::default() }
+    pub fn new(coordinator: String, tls: Arc<ClientConfig>, last_good: LastGood) -> Self {
+        Self { coordinator, tls, verdict: Verdict::default(), last_good }
     }
 
     /// Where an alert about our certificate is noted.
@@ -63,16 +72,31 @@ impl Connector {
 
     async fn secured(&self) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(COORDINATOR_NAME).map_err(io::Error::other)?;
-        let stream = self.tcp().await?;
+        let (stream, address) = self.tcp().await?;
         let shaken = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream).await;
-        shaken.inspect_err(|error| note(&self.verdict, error))
+        let stream = shaken.inspect_err(|error| note(&self.verdict, error))?;
+        *self.last_good.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+        Ok(stream)
     }
 
-    async fn tcp(&self) -> io::Result<TcpStream> {
+    /// Where the coordinator may be.
+    async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        let error = match timeout(LOOKUP_MAX, tokio::net::lookup_host(self.coordinator.as_str())).await {
+            Ok(Ok(found)) => return Ok(found.collect()),
+            Ok(Err(error)) => error,
+            Err(_) => io::Error::new(io::ErrorKind::TimedOut, "its name could not be looked up in time"),
+        };
+        let known = *self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = known.ok_or(error)?;
+        tracing::debug!(coordinator = %self.coordinator, %address, "its name cannot be looked up; trying its last address");
+        Ok(vec![address])
+    }
+
+    async fn tcp(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
-        for address in tokio::net::lookup_host(self.coordinator.as_str()).await? {
+        for address in self.addresses().await? {
             match timeout(ADDRESS_MAX, Dialer::direct().tcp(address)).await {
-                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Ok(stream)) => return Ok((stream, address)),
                 Ok(Err(error)) => last = error,
                 Err(_) => last = io::ErrorKind::TimedOut.into(),
             }
@@ -97,9 +121,29 @@ impl tower_service::Service<Uri> for Connector {
 
 fn note(verdict: &Verdict, error: &io::Error) {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    if let Some(rustls::Error::AlertReceived(alert)) = tls {
+    if let Some(rustls::Error::AlertReceived(alert)) = tls
+        && is_about_certificate(*alert)
+    {
         *verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{alert:?}"));
     }
+}
+
+/// Whether an alert says that our certificate is not accepted (RFC 8446, 6.2); others are about TLS itself.
+fn is_about_certificate(alert: AlertDescription) -> bool {
+    use AlertDescription as A;
+    matches!(
+        alert,
+        A::NoCertificate
+            | A::BadCertificate
+            | A::UnsupportedCertificate
+            | A::CertificateRevoked
+            | A::CertificateExpired
+            | A::CertificateUnknown
+            | A::UnknownCA
+            | A::AccessDenied
+            | A::DecryptError
+            | A::CertificateRequired
+    )
 }
 
 /// A TLS stream that notes alerts.
@@ -130,5 +174,35 @@ impl AsyncWrite for Watched {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::testing::Authority;
+
+    #[tokio::test]
+    async fn the_last_good_address_stands_in_for_a_name_that_cannot_be_looked_up() {
+        let authority = Authority::new();
+        let tls = authority.trust().targets;
+        let last_good = LastGood::default();
+        // Without a port the look-up fails before any resolver is asked.
+        let connector = Connector::new("coordinator".into(), tls, Arc::clone(&last_good));
+        assert!(connector.addresses().await.is_err());
+        let address: SocketAddr = "127.0.0.1:8443".parse().unwrap();
+        *last_good.lock().unwrap() = Some(address);
+        assert_eq!(connector.addresses().await.unwrap(), [address]);
+    }
+
+    #[test]
+    fn an_alert_about_tls_itself_is_no_verdict_on_our_certificate() {
+        let noted = |alert| {
+            let verdict = Verdict::default();
+            note(&verdict, &io::Error::new(io::ErrorKind::InvalidData, rustls::Error::AlertReceived(alert)));
+            verdict.lock().unwrap().take()
+        };
+        assert!(noted(AlertDescription::CertificateRevoked).is_some());
+        assert!(noted(AlertDescription::ProtocolVersion).is_none());
     }
 }

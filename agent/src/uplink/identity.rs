@@ -15,9 +15,11 @@ const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 
 /// The identity folder.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Identity {
     folder: PathBuf,
+    /// What was in it when it was last whole.
+    whole: Option<Arc<ClientConfig>>,
 }
 
 /// Why the folder is not usable.
@@ -32,15 +34,28 @@ impl Identity {
     /// The identity in this folder.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+        Self { folder, whole: None }
     }
 
     /// Mutual TLS with the files as they are now, so that a renewed certificate is used from the
-    /// next connection on. Trusts the coordinator's authority and nobody else.
+    /// next connection on. While they are being replaced, one after another, the old ones serve.
+    /// Trusts the coordinator's authority and nobody else.
     ///
     /// # Errors
-    /// When a file cannot be read, or certificate and key do not belong together.
-    pub fn tls(&self) -> Result<Arc<ClientConfig>, IdentityError> {
+    /// When the files were never whole: one cannot be read, or certificate and key do not belong
+    /// together.
+    pub fn tls(&mut self) -> Result<Arc<ClientConfig>, IdentityError> {
+        match (self.load(), &self.whole) {
+            (Ok(tls), _) => Ok(Arc::clone(self.whole.insert(tls))),
+            (Err(error), Some(old)) => {
+                tracing::warn!(%error, "the identity is not whole now; the one read before is used");
+                Ok(Arc::clone(old))
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    fn load(&self) -> Result<Arc<ClientConfig>, IdentityError> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(&self.read(CA)?).map_err(|why| self.bad(CA, why))? {
             roots.add(certificate).map_err(|error| self.bad(CA, error))?;
@@ -80,19 +95,21 @@ mod tests {
         let authority = Authority::new();
         let (certificate, key) = authority.issue("branch-kazan");
         let folder = tempfile::tempdir().unwrap();
-        let identity = Identity::new(folder.path().to_owned());
+        let mut identity = Identity::new(folder.path().to_owned());
+        let mut kept = Identity::new(folder.path().to_owned());
         let write = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).unwrap();
 
         assert!(identity.tls().unwrap_err().to_string().contains("vantage issue"));
         write(CA, &authority.pem());
         write(CERTIFICATE, &certificate);
         write(KEY, &key);
-        assert!(identity.tls().is_ok());
+        assert!(kept.tls().is_ok());
 
         write(KEY, &authority.issue("branch-kazan").1);
         assert!(identity.tls().unwrap_err().to_string().contains(CERTIFICATE), "the pair does not match");
         write(KEY, "half a file");
         let error = identity.tls().unwrap_err().to_string();
         assert!(error.contains(KEY) && !error.contains("half a file"), "{error}");
+        assert!(kept.tls().is_ok(), "the pair that was whole serves until there is a new one");
     }
 }

@@ -12,6 +12,9 @@ use crate::assignment::wire::address;
 use crate::pins::{Order, Outcome, Report, What};
 use crate::tasks::{REPEAT_MAX, TASK_MAX, Task, Work};
 
+/// Largest TTL of a pin, in seconds: clients keep its addresses so long after it was taken away.
+const TTL_S_MAX: u32 = 3600;
+
 /// A task that is not taken. A change is answered; what else cannot be read is only logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotTaken {
@@ -77,12 +80,23 @@ fn order(wire: v1::ChangeTask) -> Result<Order, String> {
     use v1::change_task::Change as Wire;
 
     let what = match wire.change.ok_or("its change is not known to this agent")? {
-        Wire::Pin(pin) => What::Pin {
-            name: parsed(&pin.name)?,
-            addresses: set(&pin.addresses)?,
-            ttl_s: pin.ttl_s,
-            life: Duration::from_millis(pin.expires_in_ms),
-        },
+        Wire::Pin(pin) => {
+            if pin.ttl_s > TTL_S_MAX {
+                return Err(format!(
+                    "its TTL is {} s; clients would keep the pin for up to that after its end, at most {TTL_S_MAX} s",
+                    pin.ttl_s
+                ));
+            }
+            if pin.expires_in_ms == 0 {
+                return Err("it has no expiry; every pin must have one".to_owned());
+            }
+            What::Pin {
+                name: parsed(&pin.name)?,
+                addresses: set(&pin.addresses)?,
+                ttl_s: pin.ttl_s,
+                life: Duration::from_millis(pin.expires_in_ms),
+            }
+        }
         Wire::Unpin(unpin) => What::Unpin { name: parsed(&unpin.name)?, expects: set(&unpin.expects)? },
         Wire::Read(read) => What::Read { name: parsed(&read.name)? },
     };
@@ -161,6 +175,12 @@ mod tests {
             let pin = v1::Pin { name: "example.com".into(), addresses, ttl_s: 5, expires_in_ms: 60_000 };
             let report = task(change(v1::change_task::Change::Pin(pin))).unwrap_err().report.unwrap();
             assert_eq!((report.task_id, report.plan_id, report.outcome), (9, 5, Outcome::Refused));
+        }
+        for (ttl_s, expires_in_ms, part) in [(TTL_S_MAX + 1, 60_000, "TTL"), (5, 0, "expiry")] {
+            let addresses = vec![vec![104, 26, 4, 10]];
+            let pin = v1::Pin { name: "example.com".into(), addresses, ttl_s, expires_in_ms };
+            let refused = task(change(v1::change_task::Change::Pin(pin))).unwrap_err();
+            assert!(refused.why.contains(part), "{}", refused.why);
         }
     }
 

@@ -1,7 +1,7 @@
 //! One stream, from connecting to its end.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use parallax_proto::v1::probe_client::ProbeClient;
@@ -17,6 +17,7 @@ use super::connector::Connector;
 use super::{Uplink, chain, orders, told_to_stop, wire};
 use crate::assignment::kept::Taken;
 use crate::clock::{self, Instant, now};
+use crate::pins::Report;
 use crate::spool::{Batch, BootId};
 
 /// Protocol version we speak.
@@ -85,7 +86,7 @@ impl Uplink {
             Ok(tls) => tls,
             Err(error) => return Ended::Lost { why: error.to_string(), connected: false },
         };
-        let connector = Connector::new(self.coordinator.clone(), tls);
+        let connector = Connector::new(self.coordinator.clone(), tls, Arc::clone(&self.last_good));
         let verdict = connector.verdict();
         let ended = match self.converse(connector, shutdown).await {
             Ok(ended) => ended,
@@ -99,7 +100,7 @@ impl Uplink {
         match (ended, verdict.lock().unwrap_or_else(PoisonError::into_inner).take()) {
             (Ended::Lost { connected, .. }, Some(alert)) => {
                 let why = format!(
-                    "the coordinator's TLS does not accept this agent's certificate (alert {alert}): revoked, expired or of another authority; issue a new one with `parallax vantage issue NAME --out DIR`"
+                    "the coordinator's TLS does not accept this agent's certificate (alert {alert}): revoked, expired or of another authority, or one of the two clocks is wrong; check the clocks, else issue a new one with `parallax vantage issue NAME --out DIR`"
                 );
                 Ended::Lost { why, connected }
             }
@@ -148,7 +149,7 @@ impl Stream<'_> {
         incoming: &mut Streaming<v1::CoordinatorMessage>,
         mut shutdown: watch::Receiver<bool>,
     ) -> Result<Ended, Broken> {
-        let recorder = self.uplink.recorder.clone();
+        let (recorder, send) = (self.uplink.recorder.clone(), self.send.clone());
         let mut farewell: Option<Instant> = None;
         loop {
             if farewell.is_some_and(|end| now() >= end) || (farewell.is_some() && self.is_done()) {
@@ -161,11 +162,8 @@ impl Stream<'_> {
                     Ok(None) => return Err(Broken::connected("the coordinator closed the stream".into())),
                     Err(status) => return Err(Broken::of(status, true)),
                 },
-                Some(report) = self.uplink.reports.recv() => {
-                    let report = message(agent_message::Message::ChangeReport(orders::report(&report)));
-                    if self.send.send(report).await.is_err() {
-                        return Err(Broken::connected("the stream was closed".into()));
-                    }
+                Some((place, report)) = report_with_place(&send, &mut self.uplink.reports) => {
+                    place.send(message(agent_message::Message::ChangeReport(orders::report(&report))));
                 }
                 () = recorder.appended(), if self.pump_at.is_none() => self.pump_at = Some(now() + LINGER),
                 () = sleep_until(self.pump_at.unwrap_or_else(now)), if self.pump_at.is_some() => {
@@ -202,15 +200,15 @@ impl Stream<'_> {
                     return;
                 }
             };
-            let Some(last) = batch.rows.last().map(|row| row.sequence) else { return };
             let boot = batch.boot;
-            let sent = encoded(&batch);
-            if sent.observations.is_empty() {
-                tracing::warn!(%boot, last, "spooled rows that are no observations; left out");
-                spool.acked(boot, last);
-                continue;
+            let (sent, unreadable) = encoded(&batch);
+            for sequence in unreadable {
+                // Nobody will acknowledge it, so it is done with, once those before it are.
+                tracing::warn!(%boot, sequence, "a spooled row that is no observation; left out");
+                spool.refused(boot, sequence);
             }
             drop(spool);
+            let Some(last) = sent.observations.last().map(|observation| observation.sequence) else { continue };
             place.send(message(agent_message::Message::Batch(sent)));
             self.in_flight.push_back(InFlight { boot, last, sent_at: now() });
         }
@@ -286,10 +284,28 @@ impl Stream<'_> {
     }
 }
 
-fn encoded(batch: &Batch) -> v1::Batch {
+/// A batch as it is sent now, and the numbers of rows that are no observations.
+fn encoded(batch: &Batch) -> (v1::Batch, Vec<u64>) {
     let now_ms = clock::boottime_ms();
-    let observations = batch.rows.iter().filter_map(|row| wire::row(row, now_ms)).collect();
-    v1::Batch { boot_id: batch.boot.to_string(), observations }
+    let (mut observations, mut unreadable) = (Vec::new(), Vec::new());
+    for row in &batch.rows {
+        match wire::row(row, now_ms) {
+            Some(observation) => observations.push(observation),
+            None => unreadable.push(row.sequence),
+        }
+    }
+    (v1::Batch { boot_id: batch.boot.to_string(), observations }, unreadable)
+}
+
+/// The next report, taken only when there is a place to send it: waiting for one must not stop the
+/// stream from reading, nor from noticing that nothing is acknowledged any more.
+pub(super) async fn report_with_place<'a>(
+    send: &'a mpsc::Sender<v1::AgentMessage>,
+    reports: &mut mpsc::Receiver<Report>,
+) -> Option<(mpsc::Permit<'a, v1::AgentMessage>, Report)> {
+    let place = send.reserve().await.ok()?;
+    let report = reports.recv().await?;
+    Some((place, report))
 }
 
 fn message(message: agent_message::Message) -> v1::AgentMessage {

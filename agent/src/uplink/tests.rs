@@ -178,6 +178,7 @@ impl Agent {
         let (stop, stopping) = watch::channel(false);
         let uplink = Uplink {
             coordinator: address.to_string(),
+            last_good: LastGood::default(),
             identity: Identity::new(folder),
             boot,
             recorder: recorder.clone(),
@@ -302,6 +303,47 @@ async fn a_refusal_is_done_with_and_does_not_come_again() {
 }
 
 #[tokio::test]
+async fn a_row_that_is_no_observation_is_left_out_and_holds_up_nothing() {
+    let (authority, state) = (Authority::new(), tempfile::tempdir().unwrap());
+    let (address, mut sessions) = coordinator(&authority, &authority, None).await;
+    let agent = Agent::start(state.path(), &authority, &authority, address);
+    agent.record(1);
+    agent.recorder.spool().append(0, &[0xff; 9]).unwrap();
+    let mut session = sessions.recv().await.unwrap();
+    session.say(greeting()).await;
+    let batch = session.batch().await;
+    assert_eq!(numbers(&batch), [1]);
+    agent.recorder.spool().rewind();
+    agent.record(1);
+    let again = session.batch().await;
+    assert_eq!(numbers(&again), [1, 3], "what is before the bad row waits for its acknowledgement");
+    session.ack(&again).await;
+    agent.stop().await;
+    let spool = Spool::open(state.path().join("spool"), BootId::random().unwrap(), SPOOL_BYTES_MAX).unwrap();
+    assert!(!spool.has_unsent(), "acknowledged past the bad row");
+}
+
+#[tokio::test]
+async fn reports_wait_for_a_place_without_being_lost() {
+    let (send, mut sent) = mpsc::channel(1);
+    let (hand_in, mut reports) = mpsc::channel(2);
+    let report = Report {
+        task_id: 1,
+        plan_id: 1,
+        outcome: crate::pins::Outcome::Applied,
+        found: Vec::new(),
+        detail: String::new(),
+    };
+    send.try_send(v1::AgentMessage { message: None }).unwrap();
+    hand_in.try_send(report.clone()).unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(10), session::report_with_place(&send, &mut reports)).await;
+    assert!(early.is_err(), "there is no place");
+    sent.recv().await.unwrap();
+    let (_, taken) = session::report_with_place(&send, &mut reports).await.unwrap();
+    assert_eq!(taken, report);
+}
+
+#[tokio::test]
 async fn batches_in_flight_are_bounded() {
     let (authority, state) = (Authority::new(), tempfile::tempdir().unwrap());
     let (address, mut sessions) = coordinator(&authority, &authority, None).await;
@@ -384,6 +426,7 @@ async fn lost(state: &Path, own: &Authority, coordinators: &Authority, address: 
     let (_stop, stopping) = watch::channel(false);
     let mut uplink = Uplink {
         coordinator: address.to_string(),
+        last_good: LastGood::default(),
         identity: Identity::new(state.join("identity")),
         boot: agent.boot,
         recorder: agent.recorder.clone(),
