@@ -68,10 +68,10 @@ pub async fn first_comparison(pool: &PgPool) -> Result<Option<String>> {
 /// The database does not answer.
 pub async fn reached_from(pool: &PgPool, incident: i64, name: &str) -> Result<Vec<String>> {
     let vantages = sqlx::query_scalar(
-        "select distinct vantage from incident i,
+        "select distinct there.name from incident i,
              jsonb_each(i.conclusion->'reason'->'names'->$2->'proven_at') as reached(address, vantages),
-             jsonb_array_elements_text(reached.vantages) as vantage
-         where i.id = $1 order by vantage",
+             jsonb_array_elements_text(reached.vantages) as there(name)
+         where i.id = $1 order by there.name",
     );
     Ok(vantages.bind(incident).bind(name).fetch_all(pool).await?)
 }
