@@ -60,7 +60,7 @@ up() {
     echo "$agent" >"$STATE/agent.pid"
     say "up"
     # Without a configuration of the operator's own.
-    if [ $# = 0 ]; then more "mode observe: it measures and judges and changes nothing"; fi
+    if [ $# = 0 ] && [ -z "${PARALLAX_CONFIG:-}" ]; then more "mode observe: it measures and judges and changes nothing"; fi
     show_where
     while kill -0 "$coordinator" 2>/dev/null && kill -0 "$agent" 2>/dev/null; do
         # In the background, so that a signal is served at once and not when the sleep ends.
@@ -74,8 +74,11 @@ up() {
     exit 1
 }
 
-# One word of the line that the coordinator prints when it is ready.
-ready() { sed -n "s/^parallax: ready .*$1=\\([^ ]*\\).*/\\1/p" "$STATE/log/coordinator.log" | tail -n 1; }
+# One word of the line that the coordinator prints when it is ready. Who listens everywhere is met on the loopback.
+ready() {
+    sed -n "s/^parallax: ready .*$1=\\([^ ]*\\).*/\\1/p" "$STATE/log/coordinator.log" | tail -n 1 |
+        sed 's/^0\.0\.0\.0:/127.0.0.1:/; s/^\[::\]:/[::1]:/'
+}
 
 wait_ready() {
     tries=0

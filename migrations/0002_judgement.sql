@@ -11,14 +11,15 @@ create table verdict (
     reason    jsonb not null,
     evidence  bigint[] not null default '{}'
 );
-create index verdict_subject on verdict (subject_kind, subject, vantage, id desc);
+-- What is said of every subject now is read from this index alone.
+create index verdict_newest on verdict (subject_kind, subject, vantage, resolver, id desc) include (verdict);
 create index verdict_at on verdict using brin (at);
 comment on table  verdict is 'Every change of a verdict. The current one of a subject is its newest row.';
 comment on column verdict.id is 'Key, in order of decision.';
 comment on column verdict.at is 'When it was decided.';
 comment on column verdict.vantage is 'Where it holds; null: across vantages.';
 comment on column verdict.subject_kind is 'vantage, answer (a name as one resolver answers it), address (at a vantage) or node (across vantages).';
-comment on column verdict.subject is 'Vantage, name, address or node.';
+comment on column verdict.subject is 'Vantage, name or node; for an address its target (name or "node:NAME") and the address, a blank between.';
 comment on column verdict.resolver is 'Resolver that gave the answer (answer only).';
 comment on column verdict.verdict is 'The verdict''s word.';
 comment on column verdict.reason is 'Why, as data.';
@@ -106,7 +107,7 @@ comment on column plan.id is 'Number people use; carried by every write.';
 comment on column plan.incident_id is 'Why it exists.';
 comment on column plan.epoch is 'Lease epoch under which it was made or last taken over; a write with a lower one is refused.';
 comment on column plan.created_at is 'When it was made.';
-comment on column plan.expires_at is 'Not applied after this; for a pin also the end of its life.';
+comment on column plan.expires_at is 'Not applied after this. How long a pin stands without renewal is the policy''s.';
 comment on column plan.purpose is 'remedy, return (the fail-back, the unpin) or rollback (proof failed).';
 comment on column plan.undoes is 'Plan whose change it takes back.';
 comment on column plan.driver is 'Driver that applies it.';

@@ -83,7 +83,7 @@ comment on column v_verdict.at is 'Since when it held.';
 comment on column v_verdict.until is 'When the next verdict of the same subject replaced it; null: it holds.';
 comment on column v_verdict.vantage is 'Where it holds; null: across vantages.';
 comment on column v_verdict.subject_kind is 'vantage, answer (a name as one resolver answers it), address (at a vantage) or node (across vantages).';
-comment on column v_verdict.subject is 'Vantage, name, address or node.';
+comment on column v_verdict.subject is 'Vantage, name or node; for an address its target (name or "node:NAME") and the address, a blank between.';
 comment on column v_verdict.resolver is 'Resolver that gave the answer (answer only).';
 comment on column v_verdict.verdict is 'The verdict''s word.';
 comment on column v_verdict.reason is 'Why, as data.';

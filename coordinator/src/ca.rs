@@ -67,7 +67,7 @@ impl Authority {
     pub fn open(state: &Path, now: OffsetDateTime) -> Result<Self, Failure> {
         let (certificate_file, key_file) = (state.join("ca/ca.pem"), state.join("ca/ca.key"));
         match (certificate_file.exists(), key_file.exists()) {
-            (false, false) => Self::make(&certificate_file, &key_file, now)?,
+            (false, false) => Self::make(state, now)?,
             (true, true) => {}
             (has_certificate, _) => {
                 let missing = if has_certificate { &key_file } else { &certificate_file };
@@ -103,22 +103,32 @@ impl Authority {
         Ok(Self { certificate_pem, certificate, issuer })
     }
 
-    fn make(certificate_file: &Path, key_file: &Path, now: OffsetDateTime) -> Result<(), Failure> {
+    /// Makes both files beside their place and renames the folder: a process that is killed between
+    /// the two leaves no half, which would have to be repaired by hand.
+    fn make(state: &Path, now: OffsetDateTime) -> Result<(), Failure> {
         let failed = |why: rcgen::Error| Failure::new(Exit::Failed, "cannot make a certificate authority").why(why);
         let key = KeyPair::generate().map_err(failed)?;
         let mut params = params("Parallax certificate authority", now, AUTHORITY_LIFE);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key).map_err(failed)?;
-        if let Some(folder) = certificate_file.parent() {
-            fs::create_dir_all(folder).map_err(|error| cannot("make", folder, error))?;
-            fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
-                .map_err(|error| cannot("set the mode of", folder, error))?;
+        let (folder, new) = (state.join("ca"), state.join(format!("ca.new.{}", std::process::id())));
+        if new.exists() {
+            fs::remove_dir_all(&new).map_err(|error| cannot("remove", &new, error))?;
         }
-        // The key first: a crash between the two leaves a half that says so, never a certificate
-        // that was given out and whose key is lost.
-        write_new(key_file, &key.serialize_pem(), 0o600)?;
-        write_new(certificate_file, &certificate.pem(), 0o644)
+        fs::create_dir_all(&new).map_err(|error| cannot("make", &new, error))?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o700))
+            .map_err(|error| cannot("set the mode of", &new, error))?;
+        write_new(&new.join("ca.key"), &key.serialize_pem(), 0o600)?;
+        write_new(&new.join("ca.pem"), &certificate.pem(), 0o644)?;
+        let renamed = fs::rename(&new, &folder).and_then(|()| fs::File::open(state)?.sync_all());
+        match renamed {
+            // Another process was faster: its authority is the one.
+            Err(_) if folder.join("ca.pem").exists() => {
+                fs::remove_dir_all(&new).map_err(|error| cannot("remove", &new, error))
+            }
+            renamed => renamed.map_err(|error| cannot("make", &folder, error)),
+        }
     }
 
     /// The authority's own certificate, to trust.
@@ -200,5 +210,49 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
 }
 
 fn cannot(what: &str, path: &Path, why: std::io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("cannot {what} {}", path.display())).why(why)
+    Failure::new(Exit::Failed, format!("cannot {what} {}", path.display()))
+        .why(why)
+        .fix("look at the owner and the mode of it and of the folders above, or choose another folder")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn a_first_start_that_was_killed_half_way_does_not_stop_the_next() {
+        let state = tempfile::tempdir().unwrap();
+        let half = state.path().join(format!("ca.new.{}", std::process::id()));
+        fs::create_dir(&half).unwrap();
+        fs::write(half.join("ca.key"), "").unwrap();
+        let made = Authority::open(state.path(), clock::wall()).unwrap();
+        assert!(!half.exists());
+        let mode = |name: &str| fs::metadata(state.path().join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("ca"), mode("ca/ca.key")), (0o700, 0o600));
+        let again = Authority::open(state.path(), clock::wall()).unwrap();
+        assert_eq!(again.certificate(), made.certificate());
+    }
+
+    #[test]
+    fn an_authority_that_lost_a_half_is_not_replaced() {
+        let state = tempfile::tempdir().unwrap();
+        Authority::open(state.path(), clock::wall()).unwrap();
+        fs::remove_file(state.path().join("ca/ca.pem")).unwrap();
+        let failure = Authority::open(state.path(), clock::wall()).unwrap_err().to_string();
+        assert!(failure.contains("half of the certificate authority is missing"), "{failure}");
+        Authority::make(state.path(), clock::wall()).unwrap_err();
+        fs::remove_file(state.path().join("ca/ca.key")).unwrap();
+        Authority::open(state.path(), clock::wall()).unwrap();
+    }
+
+    #[test]
+    fn two_first_starts_agree_on_one_authority() {
+        let state = tempfile::tempdir().unwrap();
+        let first = Authority::open(state.path(), clock::wall()).unwrap();
+        Authority::make(state.path(), clock::wall()).unwrap();
+        let second = Authority::open(state.path(), clock::wall()).unwrap();
+        assert_eq!(first.certificate(), second.certificate());
+        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
 }

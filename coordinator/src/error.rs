@@ -74,7 +74,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.what)?;
         if let Some(why) = &self.why {
-            write!(f, "\n  why: {why}")?;
+            // Further lines stand under the first.
+            write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
         }
         if let Some(fix) = &self.fix {
             write!(f, "\n  fix: {fix}")?;
@@ -110,6 +111,8 @@ mod tests {
         let failure = Failure::new(Exit::NotFound, "no incident 7").why("the newest is 3").fix("parallax incidents");
         assert_eq!(failure.to_string(), "error: no incident 7\n  why: the newest is 3\n  fix: parallax incidents");
         assert_eq!(failure.exit.code(), 3);
+        let two = Failure::new(Exit::Usage, "two faults").why("one\ntwo");
+        assert_eq!(two.to_string(), "error: two faults\n  why: one\n       two");
     }
 
     #[test]

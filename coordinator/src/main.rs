@@ -1,5 +1,6 @@
 //! The operator's tool and the coordinator itself.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -17,7 +18,8 @@ fn main() -> ExitCode {
     match cli::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            // Whoever read it may have gone: the exit code still says it.
+            let _ = writeln!(std::io::stderr(), "{failure}");
             failure.exit.into()
         }
     }

@@ -13,15 +13,23 @@ use crate::store::vantage::{self, Revocations};
 /// Pause before the channel is opened again after the database was away.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 
+/// The list is read again after this long without news: a channel whose other end vanished without a
+/// word is silent, not broken.
+const RELOAD_EVERY: Duration = Duration::from_secs(20);
+
 /// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    let mut said = None;
     while !shutdown.is_cancelled() {
         tokio::select! {
             () = shutdown.cancelled() => return,
             ended = listen(&app) => {
-                if let Err(error) = ended {
+                let error = ended.err().map(|error| error.to_string());
+                // Once, and not every second while the database is away.
+                if let Some(error) = error.as_ref().filter(|error| said.as_ref() != Some(*error)) {
                     tracing::warn!(%error, "revocations are not heard; trying again");
                 }
+                said = error;
             }
         }
         tokio::select! {
@@ -40,7 +48,9 @@ async fn listen(app: &App) -> Result<(), StoreError> {
                 cut(app, &row.name);
             }
         }
-        revocations.next().await?;
+        if let Ok(heard) = tokio::time::timeout(RELOAD_EVERY, revocations.next()).await {
+            heard?;
+        }
     }
 }
 

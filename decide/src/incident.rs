@@ -12,10 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::finding::{Finding, Reason, Subject};
-use crate::judge::{Judgement, live_resolver};
+use crate::judge::{Judgement, live_resolver, watched};
 use crate::names::{DomainName, NodeName, ResolverName, ServiceName, VantageName};
 use crate::time::Timestamp;
 use crate::topology::{Role, Topology};
+use crate::vantage::VantageJudgement;
 use crate::verdict::{AnswerVerdict, NodeVerdict, VantageVerdict};
 
 /// Key of a stored incident.
@@ -232,7 +233,11 @@ pub fn health(
         return if open.subject == Subject::Fleet { Health::Sick } else { Health::Unknown };
     }
     match &open.subject {
-        Subject::Fleet => Health::Well,
+        // Not frozen is not well yet: somebody must have spoken.
+        Subject::Fleet if judgement.vantages.values().any(VantageJudgement::may_accuse) => Health::Well,
+        Subject::Fleet => Health::Unknown,
+        // No longer configured: nobody watches it any more.
+        subject if gone(topology, subject) => Health::Well,
         Subject::Vantage { vantage } => {
             judgement.vantages.get(vantage).map_or(Health::Unknown, |judged| match judged.verdict {
                 VantageVerdict::Ok => Health::Well,
@@ -256,10 +261,26 @@ pub fn health(
                 Some(_) => Health::Sick,
                 None => Health::Unknown,
             },
-            // No longer configured: nobody watches it any more.
             None => Health::Well,
         },
         Subject::Node { node } => node_health(judgement, node),
+    }
+}
+
+/// The names an incident affects, as far as they are still watched.
+fn members_watched<'a>(topology: &'a Topology, open: &'a Open) -> impl Iterator<Item = DomainName> + 'a {
+    open.members.iter().filter_map(|member| member.parse().ok()).filter(|name| watched(topology, name))
+}
+
+/// Whether the configuration no longer names the subject.
+fn gone(topology: &Topology, subject: &Subject) -> bool {
+    match subject {
+        Subject::Fleet => false,
+        Subject::Vantage { vantage } | Subject::UnroutableAt { vantage } => !topology.vantages.contains_key(vantage),
+        Subject::Name { name } => !watched(topology, name),
+        Subject::NameAt { vantage, name } => !topology.vantages.contains_key(vantage) || !watched(topology, name),
+        Subject::Service { service } => !topology.services.contains_key(service),
+        Subject::Node { node } => !topology.nodes.contains_key(node),
     }
 }
 

@@ -39,8 +39,11 @@ impl Database {
     pub fn external(&self) -> Result<Option<PgConnectOptions>, Failure> {
         let url = match (&self.database_url, &self.database_url_file) {
             (Some(url), _) => url.clone(),
-            (None, Some(file)) => std::fs::read_to_string(file)
-                .map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}", file.display())).why(error))?,
+            (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| {
+                Failure::new(Exit::Usage, format!("cannot read {}", file.display()))
+                    .why(error)
+                    .fix("give --database-url-file a file that this user may read, with the URL as its only line")
+            })?,
             (None, None) => return Ok(None),
         };
         url.trim().parse().map(Some).map_err(|_| {

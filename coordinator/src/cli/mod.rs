@@ -104,7 +104,13 @@ impl StateDir {
 /// # Errors
 /// What happened, why, and how to fix it; its `exit` is the exit code.
 pub fn run(cli: Cli) -> Result<(), Failure> {
-    tracing_subscriber::fmt().with_max_level(cli.global.log).with_writer(std::io::stderr).with_ansi(false).init();
+    // A log that cannot be written (its reader has gone) is no reason to panic.
+    tracing_subscriber::fmt()
+        .with_max_level(cli.global.log)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .log_internal_errors(false)
+        .init();
     match cli.command {
         Command::Config(command) => config::run(&command, &cli.global),
         Command::Serve(serve) => runtime()?.block_on(serve::run(serve)),

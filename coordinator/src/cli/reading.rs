@@ -13,7 +13,7 @@ use crate::report::text::Style;
 use crate::store::StoreError;
 
 /// How long a server may take to answer a connect before it counts as unreachable.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// How a reading command shows things.
 #[derive(Debug, Clone, Args)]

@@ -5,6 +5,7 @@
 //! tasks stopped, the lease given up, the embedded database stopped. SIGHUP reads the configuration
 //! again; a faulty one changes nothing.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::ConfigFile;
 use super::database::Database;
+use super::reading::CONNECT_WITHIN;
 use crate::ca::Authority;
 use crate::clock::{self, Clock};
 use crate::config::Config;
@@ -33,6 +35,10 @@ use crate::{revocation, tasks, web};
 
 /// How often the coordinator renews its own certificate.
 const RENEW_CERTIFICATE_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// How long an end may take, the embedded database's own apart. What is cut off then was not
+/// acknowledged or not answered: a page's reader or an agent that takes nothing, a database that hangs.
+const END_WITHIN: Duration = Duration::from_secs(10);
 
 /// `parallax serve`
 #[derive(Debug, Args)]
@@ -69,7 +75,16 @@ pub async fn run(serve: Serve) -> Result<(), Failure> {
             (crate::embedded::connect_options(&state_dir)?, Some(embedded))
         }
     };
-    let serving = with_database(&serve, config, state_dir, authority, options, embedded.is_some(), shutdown);
+    let serving = with_database(&serve, config, state_dir, authority, options, embedded.is_some(), shutdown.clone());
+    let serving = async {
+        tokio::select! {
+            result = serving => result,
+            () = overdue(&shutdown) => {
+                tracing::warn!("not everything ended in time; the rest is cut off");
+                Ok(())
+            }
+        }
+    };
     let result = match &mut embedded {
         Some(embedded) => tokio::select! {
             result = serving => result,
@@ -81,6 +96,12 @@ pub async fn run(serve: Serve) -> Result<(), Failure> {
         embedded.stop().await;
     }
     result
+}
+
+/// Returns when an end takes too long.
+async fn overdue(shutdown: &CancellationToken) {
+    shutdown.cancelled().await;
+    tokio::time::sleep(END_WITHIN).await;
 }
 
 async fn with_database(
@@ -104,7 +125,8 @@ async fn with_database(
     let app = App::new(store::pool(options), config, clock, state_dir);
     let tls = Arc::new(ArcSwap::new(server_tls(&authority, &app)?));
     let database = if is_embedded { "embedded" } else { "external" };
-    eprintln!("parallax: ready web={web} grpc={grpc_address} database={database}");
+    // Whoever read it may have gone; that is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "parallax: ready web={web} grpc={grpc_address} database={database}");
     let upkeep =
         tokio::spawn(upkeep(Arc::clone(&app), authority, Arc::clone(&tls), serve.config.clone(), shutdown.clone()));
     let revocations = tokio::spawn(revocation::run(Arc::clone(&app), shutdown.clone()));
@@ -130,9 +152,14 @@ async fn with_database(
 
 /// Schema, partitions and vantages; aligns the clock.
 async fn prepare(options: &PgConnectOptions, config: &Config, clock: &Clock, no_migrate: bool) -> Result<(), Failure> {
-    let mut connection = PgConnection::connect_with(&store::quiet(options.clone())).await.map_err(|error| {
-        Failure::new(Exit::Unreachable, "the database cannot be reached").why(error).fix("check the server and the URL")
-    })?;
+    let unreachable = |why: String| {
+        Failure::new(Exit::Unreachable, "the database cannot be reached").why(why).fix("check the server and the URL")
+    };
+    let mut connection =
+        tokio::time::timeout(CONNECT_WITHIN, PgConnection::connect_with(&store::quiet(options.clone())))
+            .await
+            .map_err(|_| unreachable(format!("no answer within {} s", CONNECT_WITHIN.as_secs())))?
+            .map_err(|error| unreachable(error.to_string()))?;
     if no_migrate {
         setup::check_schema(&mut connection).await.map_err(|why| {
             Failure::new(Exit::Refused, "the database's schema is not this program's")

@@ -9,6 +9,7 @@ use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
 use super::database::Database;
+use super::reading::{connect, failed};
 use super::{Global, StateDir, print, print_json};
 use crate::ca::Authority;
 use crate::clock;
@@ -74,8 +75,8 @@ fn issue(one: &Issue, global: &Global) -> Result<(), Failure> {
 }
 
 async fn list(database: &Database, global: &Global) -> Result<(), Failure> {
-    let mut connection = database.connect().await?;
-    let rows = vantage::all(&mut connection).await.map_err(|error| Failure::from(anyhow::Error::new(error)))?;
+    let mut connection = connect(database).await?;
+    let rows = vantage::all(&mut connection).await.map_err(failed)?;
     if global.json {
         let rows: Vec<_> = rows
             .iter()
@@ -103,9 +104,8 @@ async fn list(database: &Database, global: &Global) -> Result<(), Failure> {
 
 async fn revoke(one: &Revoke, global: &Global) -> Result<(), Failure> {
     let name = parse(&one.name)?;
-    let mut connection = one.database.connect().await?;
-    let found =
-        vantage::revoke(&mut connection, &name).await.map_err(|error| Failure::from(anyhow::Error::new(error)))?;
+    let mut connection = connect(&one.database).await?;
+    let found = vantage::revoke(&mut connection, &name).await.map_err(failed)?;
     if !found {
         return Err(Failure::new(Exit::NotFound, format!("there is no vantage {name}")).fix("parallax vantage list"));
     }

@@ -229,9 +229,11 @@ pub(super) fn unknown<'a>(
     known: impl Iterator<Item = &'a str> + Clone,
     found: &mut Found,
 ) {
-    let hint = match nearest(&text.value, known.clone()) {
+    let all: Vec<&str> = known.clone().collect();
+    let hint = match nearest(&text.value, known) {
         Some(near) => format!(", did you mean `{near}`?"),
-        None => format!("; there are: {}", known.collect::<Vec<_>>().join(", ")),
+        None if all.is_empty() => "; there is none".to_owned(),
+        None => format!("; there are: {}", all.join(", ")),
     };
     found.at(text, format!("unknown {what} `{}`{hint}", text.value));
 }

@@ -104,13 +104,17 @@ pub fn of_reader(error: &serde_saphyr::Error, text: &str) -> Fault {
     Fault { line, column, message }
 }
 
-/// The word of the file that the reader stopped at.
+/// Longest word that a message quotes, in characters.
+const TOKEN_MAX: usize = 60;
+
+/// The word of the file that the reader stopped at, or its beginning.
 fn token(text: &str, line: u64, column: u64) -> &str {
     let index = |n: u64| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
     let line = text.lines().nth(index(line)).unwrap_or_default();
     let start = line.char_indices().nth(index(column)).map_or(line.len(), |(at, _)| at);
     let rest = &line[start..];
-    rest.split(|c: char| c.is_whitespace() || ",]}".contains(c)).next().unwrap_or_default()
+    let word = rest.split(|c: char| c.is_whitespace() || ",]}".contains(c)).next().unwrap_or_default();
+    word.char_indices().nth(TOKEN_MAX).map_or(word, |(end, _)| &word[..end])
 }
 
 fn hint(given: &str, expected: &[&str]) -> String {

@@ -5,6 +5,7 @@
 //! - [`builtin`]: the default and the example. [`show`]: what is in force.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,11 +60,14 @@ impl Config {
         let file = path.display().to_string();
         let whole =
             |message: String| Faults { file: file.clone(), faults: vec![error::Fault { line: 0, column: 0, message }] };
-        let size = std::fs::metadata(path).map_err(|error| whole(format!("cannot be read: {error}")))?.len();
-        if size > FILE_BYTES_MAX {
-            return Err(whole(format!("has {size} bytes; at most {FILE_BYTES_MAX} are read")));
+        let unreadable = |error: std::io::Error| whole(format!("cannot be read: {error}"));
+        let mut text = String::new();
+        // Not by its size beforehand: a device or a pipe has none.
+        let opened = std::fs::File::open(path).map_err(unreadable)?;
+        let read = opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if u64::try_from(read).is_ok_and(|read| read > FILE_BYTES_MAX) {
+            return Err(whole(format!("has more than {FILE_BYTES_MAX} bytes, the most that are read")));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| whole(format!("cannot be read: {error}")))?;
         Self::parse(&text, &file)
     }
 

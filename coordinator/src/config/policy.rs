@@ -11,6 +11,12 @@ use super::file::PolicyName;
 /// Longest interval, time-out or life that is accepted: a year.
 const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
+/// Longest pause before a confirming probe, and latest start of an own attempt.
+const GAP_MAX: Duration = Duration::from_secs(30);
+
+/// Longest TTL of a pin, seconds: its removal takes effect only after that.
+const PIN_TTL_S_MAX: u32 = 3600;
+
 /// The policy of a name.
 #[must_use]
 pub fn policy(name: PolicyName) -> Policy {
@@ -181,6 +187,23 @@ pub fn faults(policy: &Policy, schedule: &Schedule) -> Vec<String> {
     need(policy.k_min >= 3, format!("k_min has a floor of 3: fewer failures prove nothing; it is {}", policy.k_min));
     need(policy.fallback_provers_min >= 1, "fallback_provers_min must be at least 1".to_owned());
     need(policy.changes_max >= 1, "changes_max must be at least 1".to_owned());
+    need(policy.return_rounds >= 1, "return_rounds must be at least 1".to_owned());
+    need((1..=PIN_TTL_S_MAX).contains(&policy.pin_ttl_s), format!("pin_ttl_s must be 1 to {PIN_TTL_S_MAX}"));
+    for (name, span) in [
+        ("proof_age_max", policy.proof_age_max),
+        ("verify_within", policy.verify_within),
+        ("ask_again_after", policy.ask_again_after),
+    ] {
+        need(span >= second, format!("{name} must be at least 1 s, not {span:?}"));
+    }
+    need(policy.pin_life >= second * 60, format!("pin_life must be at least 60 s, not {:?}", policy.pin_life));
+    need(
+        policy.fresh_for > policy.canary_every,
+        format!(
+            "fresh_for ({:?}) must be longer than canary_every ({:?}): else nothing is ever known",
+            policy.fresh_for, policy.canary_every
+        ),
+    );
     need(policy.dwell_max >= policy.dwell, "dwell_max must not be shorter than dwell".to_owned());
     need(
         policy.silent_after > policy.canary_every,
@@ -195,6 +218,10 @@ pub fn faults(policy: &Policy, schedule: &Schedule) -> Vec<String> {
         "attempt_at_ms must hold one to four rising times, the first 0".to_owned(),
     );
     need(schedule.burst_gaps.len() <= 8, "burst_gap_ms holds at most 8 gaps".to_owned());
+    need(
+        attempts.iter().chain(&schedule.burst_gaps).all(|gap| *gap <= GAP_MAX),
+        format!("attempt_at_ms and burst_gap_ms hold at most {} ms", GAP_MAX.as_millis()),
+    );
     let probe = attempts.last().copied().unwrap_or_default() + schedule.connect_timeout;
     let burst = schedule.burst_gaps.iter().fold(Duration::ZERO, |sum, gap| sum + *gap + probe);
     need(
@@ -230,6 +257,26 @@ mod tests {
         assert_eq!(faults(&p, &s), Vec::<String>::new());
         let both: Overrides = serde_saphyr::from_str("{ dwell_s: 40, dwell_ms: 1 }").unwrap();
         assert!(both.apply(&mut p, &mut s).unwrap_err().contains("keep one"));
+    }
+
+    #[test]
+    fn settings_under_which_nothing_could_work_are_refused() {
+        for (yaml, said) in [
+            ("{ return_rounds: 0 }", "return_rounds must be at least 1"),
+            ("{ pin_ttl_s: 0 }", "pin_ttl_s must be 1 to 3600"),
+            ("{ pin_ttl_s: 4000000000 }", "pin_ttl_s must be 1 to 3600"),
+            ("{ proof_age_max_s: 0 }", "proof_age_max must be at least 1 s"),
+            ("{ verify_within_ms: 1 }", "verify_within must be at least 1 s"),
+            ("{ pin_life_s: 1 }", "pin_life must be at least 60 s"),
+            ("{ fresh_for_s: 5 }", "fresh_for (5s) must be longer than canary_every (60s)"),
+            ("{ burst_gap_ms: [0, 18446744073709551615] }", "hold at most 30000 ms"),
+        ] {
+            let (mut p, mut s) = (policy(PolicyName::Default), schedule(PolicyName::Default));
+            let overrides: Overrides = serde_saphyr::from_str(yaml).unwrap();
+            overrides.apply(&mut p, &mut s).unwrap();
+            let faults = faults(&p, &s);
+            assert!(faults.len() == 1 && faults[0].contains(said), "{yaml}: {faults:?}");
+        }
     }
 
     #[test]

@@ -154,7 +154,17 @@ fn all_faults_are_found_at_once_in_the_order_of_the_lines() {
 }
 
 #[test]
+fn a_file_without_a_size_is_not_read_without_end() {
+    let endless = Config::load(Some(std::path::Path::new("/dev/zero"))).unwrap_err().to_string();
+    assert!(endless.contains("has more than 1048576 bytes"), "{endless}");
+    let folder = Config::load(Some(std::path::Path::new("/"))).unwrap_err().to_string();
+    assert!(folder.starts_with("/: cannot be read"), "{folder}");
+}
+
+#[test]
 fn what_is_no_yaml_says_where() {
+    let deep = faults(&format!("version: {}", "[".repeat(100_000)));
+    assert!(deep.len() < 200, "{deep}");
     for text in ["version: [1", "\tversion: 1", "- a\n- b", "", "version: &a [*a]"] {
         let said = faults(text);
         assert!(said.starts_with("parallax.yaml:"), "{text:?}: {said}");

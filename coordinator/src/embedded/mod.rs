@@ -2,9 +2,10 @@
 //! directory of ours, reachable through a Unix socket only.
 //!
 //! ```text
-//! STATE/pg/data           made by initdb in data.new and renamed, so that a half-made one is never used
+//! STATE/pg/data           made by initdb in data.new.PID and renamed, so that a half-made one is never used
 //! STATE/pg/socket/        .s.PGSQL.5432; only the server's user may enter
 //! STATE/pg/postgres.log   what the server said
+//! STATE/lock              held while a coordinator runs the server
 //! ```
 //!
 //! Postgres refuses to run as root. When the coordinator is root, the server runs as `postgres`,
@@ -13,6 +14,7 @@
 //! end the server is stopped.
 
 use std::convert::Infallible;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,6 +50,8 @@ const SOCKET_PATH_MAX: usize = 107;
 pub struct Embedded {
     place: Place,
     running: Running,
+    /// The kernel gives it up with the process, however that ends.
+    _lock: File,
 }
 
 /// Where it is, and what is needed to start it again.
@@ -66,7 +70,7 @@ struct Place {
 /// # Errors
 /// When the path is too long for a socket.
 pub fn connect_options(state: &Path) -> Result<PgConnectOptions, Failure> {
-    let socket = state.join("pg/socket");
+    let socket = absolute(&state.join("pg/socket"))?;
     let length = socket.join(".s.PGSQL.5432").as_os_str().len();
     if length > SOCKET_PATH_MAX {
         return Err(Failure::new(Exit::Usage, "the state directory's path is too long")
@@ -81,13 +85,16 @@ impl Embedded {
     /// runs. `bin` is a folder with `initdb` and `postgres` in it or somewhere below.
     ///
     /// # Errors
-    /// When there is no Postgres on the machine, or a wrong version, or it does not start.
+    /// When there is no Postgres on the machine, or a wrong version, or it does not start, or another
+    /// coordinator runs it.
     pub async fn start(state: &Path, bin: Option<&Path>) -> Result<Self, Failure> {
         let options = connect_options(state)?;
         let pg = absolute(&state.join("pg"))?;
         let owner = Owner::choose(&pg)?;
         let (data, socket, log) = (pg.join("data"), pg.join("socket"), pg.join("postgres.log"));
         owner.make_directory(&pg, 0o755)?;
+        // A second coordinator would adopt the server of the first and stop it when it ends itself.
+        let lock = lock(&state.join("lock"))?;
         owner.make_directory(&socket, 0o700)?;
         let place = Place { options, owner, bin: bin.map(Path::to_path_buf), data, socket, log };
         let running = match server::adopt(&place.data) {
@@ -97,7 +104,7 @@ impl Embedded {
             }
             None => place.launch().await?,
         };
-        let mut embedded = Self { place, running };
+        let mut embedded = Self { place, running, _lock: lock };
         embedded.wait_ready().await?;
         Ok(embedded)
     }
@@ -108,6 +115,11 @@ impl Embedded {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             if !self.running.has_ended() {
+                continue;
+            }
+            if !self.place.data.exists() {
+                // An empty database in its place would take what agents acknowledged for never sent.
+                tracing::error!(data = %self.place.data.display(), "the embedded database's data is gone; it is not made anew");
                 continue;
             }
             tracing::error!(log = %self.place.log.display(), "the embedded database has ended; starting it again");
@@ -160,6 +172,22 @@ impl Place {
             server::initialise(&binaries, &self.owner, &self.data).await?;
         }
         server::launch(&binaries, &self.owner, &self.data, &self.socket, &self.log)
+    }
+}
+
+fn lock(path: &Path) -> Result<File, Failure> {
+    let failed = |why: std::io::Error| {
+        Failure::new(Exit::Failed, format!("cannot lock {}", path.display()))
+            .why(why)
+            .fix("choose another directory with --state")
+    };
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Failure::new(Exit::Refused, "a coordinator runs with this state already")
+            .why(format!("another process holds {}", path.display()))
+            .fix("stop it, or give this one another --state; several coordinators share a --database-url")),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 

@@ -179,11 +179,16 @@ pub(super) fn adopt(data: &Path) -> Option<Running> {
 
 /// Makes the data directory beside its place and renames it.
 pub(super) async fn initialise(binaries: &Binaries, owner: &Owner, data: &Path) -> Result<(), Failure> {
-    let new: PathBuf = data.with_extension("new");
+    // A name of our own: when a coordinator was killed here, its initdb may still be at work, and
+    // removes what it made if it fails.
+    let new: PathBuf = data.with_extension(format!("new.{}", std::process::id()));
     let failed =
         |why: String| Failure::new(Exit::Failed, "cannot make the embedded database").why(why).fix(owner.hint(data));
-    if new.exists() {
-        fs::remove_dir_all(&new).map_err(|error| failed(format!("{}: {error}", new.display())))?;
+    let half_made = data.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    for entry in half_made.filter(|entry| entry.file_name().to_string_lossy().starts_with("data.new")) {
+        if let Err(error) = fs::remove_dir_all(entry.path()) {
+            tracing::warn!(folder = %entry.path().display(), %error, "a half-made database is left; it is never used");
+        }
     }
     tracing::info!(version = binaries.major, data = %data.display(), "making the embedded database");
     let mut command = owner.command(&binaries.initdb);

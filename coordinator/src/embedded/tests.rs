@@ -17,13 +17,19 @@ async fn data_outlives_the_server_and_a_server_left_running_is_adopted() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let state = folder.path();
+    // As when a first start was killed: half a database lies there.
+    std::fs::create_dir_all(state.join("pg/data.new.1/base")).unwrap();
     let first = Embedded::start(state, None).await.unwrap();
+    assert!(!state.join("pg/data.new.1").exists());
     let mut connection = PgConnection::connect_with(&connect_options(state).unwrap()).await.unwrap();
     sqlx::query("create table kept as select 1").execute(&mut connection).await.unwrap();
     drop(connection);
-    // As with kill -9 of the coordinator: nobody stops the server.
     let pid = first.running.pid();
-    std::mem::forget(first);
+    let refused = Embedded::start(state, None).await.unwrap_err();
+    assert_eq!(refused.exit, crate::error::Exit::Refused, "{refused}");
+    assert_eq!(value(state).await, 1, "the first goes on");
+    // As with kill -9 of the coordinator: nobody stops the server.
+    drop(first);
     let second = Embedded::start(state, None).await.unwrap();
     assert_eq!(second.running.pid(), pid, "the same server");
     assert_eq!(value(state).await, 1);

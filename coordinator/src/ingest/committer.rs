@@ -24,6 +24,10 @@ const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// The longest of them.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
+/// Longest a transaction may take before its connection counts as dead. The next one waits for the
+/// locks of the first if that goes on after all, and then finds its numbers taken.
+const COMMIT_WITHIN: Duration = Duration::from_secs(60);
+
 struct Submission {
     delivery: Delivery,
     stored: oneshot::Sender<()>,
@@ -104,7 +108,8 @@ async fn store(app: &App, deliveries: &[Delivery], shutdown: &CancellationToken)
 
 async fn attempt(app: &App, deliveries: &[Delivery]) -> Result<Committed, StoreError> {
     let mut connection = app.pool.acquire().await?;
-    let result = commit::commit(&mut connection, deliveries).await;
+    let committed = tokio::time::timeout(COMMIT_WITHIN, commit::commit(&mut connection, deliveries)).await;
+    let result = committed.unwrap_or(Err(StoreError::Database(sqlx::Error::PoolTimedOut)));
     if let Err(error) = &result
         && !error.is_about_the_data()
     {
@@ -118,10 +123,15 @@ async fn attempt(app: &App, deliveries: &[Delivery]) -> Result<Committed, StoreE
 async fn one_by_one(app: &App, deliveries: &[Delivery]) -> Result<Committed, StoreError> {
     let mut sum = Committed::default();
     for delivery in deliveries {
+        if !delivery.stray.is_empty() {
+            let stray = Delivery { items: Vec::new(), ..delivery.clone() };
+            attempt(app, &[stray]).await?;
+        }
         for item in &delivery.items {
             let mut alone = Delivery { items: vec![item.clone()], stray: Vec::new(), ..delivery.clone() };
             let committed = match attempt(app, std::slice::from_ref(&alone)).await {
-                Err(error) if error.is_about_the_data() => {
+                // Not for want of a partition: the whole batch comes again and makes it.
+                Err(error) if error.is_about_the_data() && !is_missing_partition(&error) => {
                     let refused =
                         Refused { vantage: delivery.vantage, reason: "not_storable", detail: error.to_string() };
                     alone.items = vec![Item { sequence: item.sequence, content: Err(refused) }];

@@ -96,10 +96,14 @@ impl v1::probe_server::Probe for Service {
     }
 }
 
+/// Most characters of a boot id that are repeated to the agent: a valid one has 32.
+const BOOT_ID_CHARS_MAX: usize = 32;
+
 /// Whether a vantage may report here; its key if so.
 async fn admit(app: &App, name: &VantageName) -> Result<VantageId, Status> {
     if !app.config.load().topology.vantages.contains_key(name) {
-        return Err(Status::permission_denied(format!(
+        // Not a refusal for good: a slip in the configuration must not end agents that nobody can visit.
+        return Err(Status::failed_precondition(format!(
             "vantage {name} is not in the coordinator's configuration; add it under vantages:"
         )));
     }
@@ -114,6 +118,10 @@ async fn admit(app: &App, name: &VantageName) -> Result<VantageId, Status> {
 fn unavailable(error: &StoreError) -> Status {
     tracing::warn!(%error, "the database is away");
     Status::unavailable("the coordinator's database is away; try again")
+}
+
+fn ending() -> Status {
+    Status::unavailable("the coordinator is ending")
 }
 
 type Storing = Pin<Box<dyn Future<Output = Result<(), Ending>> + Send>>;
@@ -146,6 +154,8 @@ impl Session {
         let (outbound, mut waiting) = mpsc::channel(OUTBOUND_MAX);
         let app = Arc::clone(&self.app);
         let place = app.hub.enter(&self.vantage, &hello.agent_version, boot, outbound);
+        // Again, now that a revocation finds this stream: one between the first look and here did not.
+        admit(&self.app, &self.vantage).await?;
         tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");
         self.send_assignment().await?;
         let mut under_way: Option<UnderWay> = None;
@@ -163,9 +173,9 @@ impl Session {
                 () = place.closed.cancelled() => {
                     return Err(Status::aborted("closed: revoked, or replaced by a newer stream of this vantage"));
                 }
-                () = self.shutdown.cancelled() => return Err(Status::unavailable("the coordinator is ending")),
+                () = self.shutdown.cancelled() => return Err(ending()),
                 stored = storing => {
-                    stored.map_err(|Ending| Status::unavailable("the coordinator is ending"))?;
+                    stored.map_err(|Ending| ending())?;
                     if let Some(done) = under_way.take() {
                         self.answer(done).await?;
                     }
@@ -224,10 +234,13 @@ impl Session {
 
     async fn send(&self, message: ToAgent) -> Result<(), Status> {
         let message = v1::CoordinatorMessage { message: Some(message) };
-        self.down
-            .send_timeout(Ok(message), SEND_WITHIN)
-            .await
-            .map_err(|_| Status::deadline_exceeded("the agent takes no messages"))
+        tokio::select! {
+            biased;
+            sent = self.down.send_timeout(Ok(message), SEND_WITHIN) => {
+                sent.map_err(|_| Status::deadline_exceeded("the agent takes no messages"))
+            }
+            () = self.shutdown.cancelled() => Err(ending()),
+        }
     }
 
     /// Handles one message; a batch is then under way.
@@ -241,12 +254,14 @@ impl Session {
                     }
                     None
                 }
-                Err(fault) => Some(self.refuse_whole(fault, boot)),
+                Err(fault) => Some(self.refuse_whole(fault, boot, String::new())),
             },
             Some(FromAgent::Hello(_)) => {
-                Some(self.refuse_whole(("second_hello", "Hello comes once, first".to_owned()), boot))
+                Some(self.refuse_whole(("second_hello", "Hello comes once, first".to_owned()), boot, String::new()))
             }
-            None => Some(self.refuse_whole(("no_message", "a message of no known kind".to_owned()), boot)),
+            None => {
+                Some(self.refuse_whole(("no_message", "a message of no known kind".to_owned()), boot, String::new()))
+            }
         }
     }
 
@@ -255,7 +270,7 @@ impl Session {
         let context = Context { vantage: self.id, boot, topology: &config.topology };
         let checked = match validate::batch(batch, context) {
             Ok(checked) => checked,
-            Err(fault) => return self.refuse_whole(fault, boot),
+            Err(fault) => return self.refuse_whole(fault, boot, batch.boot_id.clone()),
         };
         let numbered = checked.items.iter().filter_map(|item| {
             let refused = item.content.as_ref().err()?;
@@ -284,8 +299,11 @@ impl Session {
     }
 
     /// A message that cannot be taken at all is counted and answered, and the stream goes on.
-    fn refuse_whole(&self, (word, detail): (&'static str, String), boot: Uuid) -> UnderWay {
-        let refusal = v1::Refusal { boot_id: boot.simple().to_string(), sequence: 0, reason: reason(word, &detail) };
+    /// `of_batch` is the batch's own boot id as it was sent, empty when the message was no batch: the
+    /// agent must not take another batch for the refused one.
+    fn refuse_whole(&self, (word, detail): (&'static str, String), boot: Uuid, of_batch: String) -> UnderWay {
+        let boot_id = of_batch.chars().take(BOOT_ID_CHARS_MAX).collect();
+        let refusal = v1::Refusal { boot_id, sequence: 0, reason: reason(word, &detail) };
         let stray = vec![Refused { vantage: self.id, reason: word, detail }];
         let delivery = Delivery { vantage: self.id, boot, received: monotonic(), items: Vec::new(), stray };
         let storing: Storing = Box::pin(self.committer.clone().store(delivery));

@@ -299,7 +299,8 @@ async fn first_words(world: &World, identity: Option<&Path>, trust: &Path) -> Re
 async fn a_vantage_outside_the_configuration_hears_why() {
     let world = world().await;
     let Err(status) = world.agent("nowhere").await else { panic!("admitted") };
-    assert_eq!(status.code(), tonic::Code::PermissionDenied);
+    // The agent tries again: only a revocation ends it.
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition);
     assert!(status.message().contains("nowhere is not in the coordinator's configuration"), "{status}");
 }
 
@@ -316,6 +317,22 @@ async fn a_revoked_vantage_is_cut_off_and_does_not_come_back() {
     assert_eq!(status.code(), tonic::Code::PermissionDenied);
     world.shutdown.cancel();
     listening.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_revocation_between_the_opening_of_a_stream_and_its_greeting_is_seen() {
+    let world = world().await;
+    let identity = world.identity("de-fra");
+    let mut agent = world.open(Some(&identity), &identity).await.unwrap();
+    let name: VantageName = "de-fra".parse().unwrap();
+    crate::store::vantage::revoke(&mut world.app.pool.acquire().await.unwrap(), &name).await.unwrap();
+    agent.hello(1, BOOT).await;
+    let status = agent.next().await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::PermissionDenied, "{status}");
+    // It was in the hub for a moment only.
+    while !world.app.hub.connected().is_empty() {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

@@ -30,6 +30,10 @@ const DURATION_US_MAX: u64 = 3_600_000_000;
 /// Longest age that is recorded: older ones are given this. They are history anyhow.
 const AGE_MAX: Duration = Duration::from_secs(90 * 24 * 3600);
 
+/// Highest number of an observation: a thousand a second for thirty years. Sums over gaps and starts
+/// must fit a `bigint`, or one agent could break every page that adds them up.
+const SEQUENCE_MAX: i64 = 1 << 40;
+
 /// Word for the kind of fault, and its particulars.
 type Fault = (&'static str, String);
 
@@ -82,13 +86,17 @@ pub fn batch(batch: &v1::Batch, context: Context<'_>) -> Result<Checked, Fault> 
     let refused = |(reason, detail): Fault| Refused { vantage: context.vantage, reason, detail };
     for one in &batch.observations {
         match i64::try_from(one.sequence) {
-            Ok(sequence) if sequence > last => {
+            Ok(sequence) if sequence > last && sequence <= SEQUENCE_MAX => {
                 last = sequence;
                 let content = observation(one, boot, context).map_err(refused);
                 checked.items.push(Item { sequence, content });
             }
             Ok(_) | Err(_) => {
-                let fault = ("sequence_not_rising", format!("number {} follows {last}", one.sequence));
+                let fault = if one.sequence > SEQUENCE_MAX.unsigned_abs() {
+                    ("out_of_range", format!("number {}; at most {SEQUENCE_MAX}", one.sequence))
+                } else {
+                    ("sequence_not_rising", format!("number {} follows {last}", one.sequence))
+                };
                 checked.stray.push((one.sequence, refused(fault)));
             }
         }

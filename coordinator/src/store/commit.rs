@@ -111,7 +111,7 @@ fn sort_out(deliveries: &[Delivery], cursors: BTreeMap<Boot, i64>) -> Sorted<'_>
             }
             if item.sequence > *cursor + 1 {
                 sorted.gaps.push(Gap { boot, first: *cursor + 1, last: item.sequence - 1 });
-                sorted.missing += item.sequence.abs_diff(*cursor + 1);
+                sorted.missing = sorted.missing.saturating_add(item.sequence.abs_diff(*cursor + 1));
             }
             *cursor = item.sequence;
             match &item.content {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use parallax_decide::time::Timestamp;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{Connection, Postgres, Transaction};
 use time::OffsetDateTime;
 
 pub mod assignment;
@@ -39,6 +40,10 @@ const CONNECTIONS_MAX: u32 = 12;
 
 /// How long a caller waits for a free connection before it counts as "the database is away".
 const ACQUIRE_WITHIN: Duration = Duration::from_secs(5);
+
+/// A session that hangs inside a transaction (its machine was frozen) is ended by the server after
+/// this long: the locks it holds would stop every other coordinator.
+const IDLE_IN_TRANSACTION_MAX: &str = "15s";
 
 /// Why the store could not do it.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +77,13 @@ impl StoreError {
         Self::Content { table, column, row: row.to_string(), why: why.to_string() }
     }
 
+    /// Whether the statement was ended because it took too long (57014).
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        let Self::Database(sqlx::Error::Database(error)) = self else { return false };
+        error.code().as_deref() == Some("57014")
+    }
+
     /// Whether the same data would be refused again: a fault of the data, not of the database.
     #[must_use]
     pub fn is_about_the_data(&self) -> bool {
@@ -90,10 +102,30 @@ pub fn pool(options: PgConnectOptions) -> PgPool {
         .connect_lazy_with(quiet(options))
 }
 
-/// The settings of every session: its name for whoever looks at the server, and no notices.
+/// The settings of every session: its name for whoever looks at the server, no notices, and no
+/// transaction that is left open.
 #[must_use]
 pub fn quiet(options: PgConnectOptions) -> PgConnectOptions {
-    options.application_name("parallax").options([("client_min_messages", "warning")])
+    options
+        .application_name("parallax")
+        .options([("client_min_messages", "warning"), ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_MAX)])
+}
+
+/// Begins a transaction for reading whose statements end by themselves: a reader that has given up
+/// must not leave one running, with a connection of the pool in it.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn begin_bounded(
+    connection: &mut PgConnection,
+    within: Duration,
+) -> Result<Transaction<'_, Postgres>, StoreError> {
+    let mut transaction = connection.begin().await?;
+    let milliseconds = within.as_millis().to_string();
+    sqlx::query_scalar!(r#"select set_config('statement_timeout', $1, true) as "set!""#, milliseconds)
+        .fetch_one(&mut *transaction)
+        .await?;
+    Ok(transaction)
 }
 
 /// The database's clock.

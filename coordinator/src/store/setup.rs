@@ -13,9 +13,14 @@ pub static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../migrations")
 /// # Errors
 /// When the server refuses.
 pub async fn make_database(connection: &mut PgConnection) -> Result<(), StoreError> {
+    let there =
+        sqlx::query_scalar!(r#"select exists (select from pg_database where datname = 'parallax') as "there!""#);
+    if there.fetch_one(&mut *connection).await? {
+        return Ok(());
+    }
     match sqlx::query!("create database parallax").execute(connection).await {
         Ok(_) => Ok(()),
-        // 42P04: it is there, as on every start but the first.
+        // 42P04: somebody else was faster.
         Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P04") => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -344,3 +344,47 @@ async fn a_revoked_vantage_stays_revoked_and_the_others_hear_of_it() {
     let row = vantage::find_or_make(&mut connection, &"de-fra".parse().unwrap()).await.unwrap();
     assert!(row.revoked_at.is_some());
 }
+
+#[tokio::test]
+async fn naming_known_vantages_again_uses_up_no_keys() {
+    let (pool, first) = with_vantage().await;
+    let mut connection = pool.acquire().await.unwrap();
+    for _ in 0..20 {
+        let names = ["de-fra".parse().unwrap(), "wan-gw".parse().unwrap()];
+        vantage::ensure(&mut connection, &names).await.unwrap();
+    }
+    let next = vantage::find_or_make(&mut connection, &"late-comer".parse().unwrap()).await.unwrap();
+    assert_eq!(next.id.0, first.0 + 2, "a key is a smallint: there are 32,767 of them");
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_left_open_does_not_stay_for_ever() {
+    let pool = testing::database().await;
+    let limit: String = sqlx::query_scalar("show idle_in_transaction_session_timeout").fetch_one(&pool).await.unwrap();
+    assert_eq!(limit, "15s");
+}
+
+#[tokio::test]
+async fn numbers_whose_sum_fits_no_bigint_do_not_break_the_counts() {
+    let (pool, vantage) = with_vantage().await;
+    for boot in 1..=3 {
+        sqlx::query("insert into agent_cursor (vantage_id, boot_id, last_sequence) values ($1, $2, $3)")
+            .bind(vantage.0)
+            .bind(Uuid::from_u128(boot))
+            .bind(i64::MAX)
+            .execute(&pool)
+            .await
+            .unwrap();
+        sqlx::query(
+            "insert into observation_gap (vantage_id, boot_id, first_sequence, last_sequence) values ($1, $2, 1, $3)",
+        )
+        .bind(vantage.0)
+        .bind(Uuid::from_u128(boot))
+        .bind(i64::MAX)
+        .execute(&pool)
+        .await
+        .unwrap();
+    }
+    let counted = super::read::counts::counts(&mut pool.acquire().await.unwrap()).await.unwrap();
+    assert_eq!((counted.observations, counted.missing), (0, i64::MAX));
+}

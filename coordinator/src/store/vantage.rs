@@ -67,9 +67,16 @@ pub async fn ensure<'a>(
     names: impl IntoIterator<Item = &'a VantageName>,
 ) -> Result<BTreeMap<VantageName, VantageId>, StoreError> {
     let names: Vec<String> = names.into_iter().map(ToString::to_string).collect();
-    sqlx::query!("insert into vantage (name) select unnest($1::text[]) on conflict do nothing", &names)
-        .execute(&mut *connection)
-        .await?;
+    // Keys are few (a smallint), and an insert that ends in a conflict has used one up: only names
+    // that are missing are inserted. The conflict is left for two coordinators in the same moment.
+    sqlx::query!(
+        "insert into vantage (name)
+         select n from unnest($1::text[]) as u(n) where not exists (select from vantage v where v.name = u.n)
+         on conflict do nothing",
+        &names
+    )
+    .execute(&mut *connection)
+    .await?;
     Ok(all(connection).await?.into_iter().map(|row| (row.name, row.id)).collect())
 }
 

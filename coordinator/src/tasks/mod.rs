@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgConnection;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::clock::monotonic;
 use crate::state::App;
@@ -62,18 +62,23 @@ pub struct LeaseHeld {
 
 /// Starts the loops that run under a lease. A loop is an `async fn run(app, held)` that returns
 /// when `held.lost` is cancelled; the lease is given up only after all of them have returned.
-fn start(app: &Arc<App>, held: &LeaseHeld, loops: &TaskTracker) {
+fn start(app: &Arc<App>, held: &LeaseHeld) -> JoinSet<()> {
+    let mut loops = JoinSet::new();
     loops.spawn(retention::run(Arc::clone(app), held.clone()));
     loops.spawn(deciding::run(Arc::clone(app), held.clone()));
+    loops
 }
 
 /// Takes the lease again and again, and runs the loops while it is held. Returns after `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+    let mut said = None;
     while !shutdown.is_cancelled() {
-        match attempt(&app, &shutdown).await {
-            Ok(()) => {}
-            Err(error) => tracing::warn!(%error, "tasks are not running: no lease"),
+        let error = attempt(&app, &shutdown).await.err().map(|error| error.to_string());
+        // Once, and not four times a second while the database is away.
+        if let Some(error) = error.as_ref().filter(|error| said.as_ref() != Some(*error)) {
+            tracing::warn!(%error, "tasks are not running: no lease");
         }
+        said = error;
         tokio::select! {
             () = tokio::time::sleep(TRY_EVERY) => {}
             () = shutdown.cancelled() => {}
@@ -86,22 +91,45 @@ async fn attempt(app: &Arc<App>, shutdown: &CancellationToken) -> Result<(), Sto
     // The lock lives in this session: it is not given back to the pool while the lease is held.
     let mut connection = app.pool.acquire().await?;
     let begun = monotonic();
-    let Some(epoch) = lease::acquire(&mut connection, app.instance).await? else { return Ok(()) };
-    // Whatever happens from here on, the session must end with the lock in it.
-    connection.close_on_drop();
+    let acquired = within(lease::acquire(&mut connection, app.instance)).await;
+    if !matches!(acquired, Ok(None)) {
+        // Whatever happens from here on, the session must end with the lock in it. Also after an
+        // error: the lock was perhaps taken before it.
+        connection.close_on_drop();
+    }
+    let Some(epoch) = acquired? else { return Ok(()) };
     tracing::info!(epoch, "this coordinator runs the tasks");
     let held = LeaseHeld { epoch, lost: shutdown.child_token() };
-    let loops = TaskTracker::new();
-    start(app, &held, &loops);
-    let kept = keep(app, &mut connection, &held, begun).await;
+    let mut loops = start(app, &held);
+    let kept = tokio::select! {
+        kept = keep(app, &mut connection, &held, begun) => kept,
+        // A lease that is kept while nobody decides would look alive, and keep others away.
+        () = broken(&mut loops, &held.lost) => Err(StoreError::StaleEpoch { epoch }),
+    };
     held.lost.cancel();
-    loops.close();
-    loops.wait().await;
+    while loops.join_next().await.is_some() {}
     if kept.is_ok() && shutdown.is_cancelled() {
-        lease::release(&mut connection, app.instance, epoch).await?;
+        within(lease::release(&mut connection, app.instance, epoch)).await?;
         tracing::info!(epoch, "the lease is given up");
     }
     kept
+}
+
+/// Returns when a loop has ended that nobody told to: it panicked, or found the lease gone.
+async fn broken(loops: &mut JoinSet<()>, lost: &CancellationToken) {
+    let ended = loops.join_next().await;
+    if lost.is_cancelled() {
+        std::future::pending::<()>().await;
+    }
+    if let Some(Err(error)) = ended {
+        tracing::error!(%error, "a task broke off; the lease is given up");
+    }
+}
+
+/// A word with the database that must not hang: one that does not answer counts as gone.
+async fn within<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let answer = tokio::time::timeout(RENEW_WITHIN, asked).await;
+    answer.unwrap_or(Err(StoreError::Database(sqlx::Error::PoolTimedOut)))
 }
 
 /// Renews until the shutdown (`Ok`), or until the lease is lost.

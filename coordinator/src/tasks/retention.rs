@@ -14,7 +14,12 @@ const EVERY: Duration = Duration::from_secs(3600);
 pub async fn run(app: Arc<App>, held: LeaseHeld) {
     loop {
         let made = async { partition::ensure(&mut *app.pool.acquire().await?).await };
-        match made.await {
+        let made = tokio::select! {
+            made = made => made,
+            // A database that hangs must not keep the lease from being taken again.
+            () = held.lost.cancelled() => return,
+        };
+        match made {
             Ok(0) => {}
             Ok(made) => tracing::info!(made, "made partitions of the log"),
             Err(error) => tracing::error!(%error, "cannot make the partitions of the coming days"),

@@ -39,3 +39,28 @@ async fn a_lost_lease_is_taken_again_under_a_higher_epoch_and_given_up_in_the_en
     running.await.unwrap();
     until(&app.pool, "select epoch = 2 and expires_at <= clock_timestamp() from lease").await;
 }
+
+#[tokio::test]
+async fn a_loop_that_ends_by_itself_ends_the_lease_and_one_that_was_told_to_does_not() {
+    let lost = CancellationToken::new();
+    let mut loops = tokio::task::JoinSet::new();
+    loops.spawn(async { panic!("as by a fault of ours") });
+    loops.spawn(std::future::pending());
+    super::broken(&mut loops, &lost).await;
+    let told = lost.clone();
+    loops.spawn(async move { told.cancelled().await });
+    let mut waiting = std::pin::pin!(super::broken(&mut loops, &lost));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    lost.cancel();
+    tokio::task::yield_now().await;
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+}
+
+#[tokio::test]
+async fn a_lease_that_could_not_be_taken_leaves_no_lock_behind() {
+    let app = testing::app().await;
+    // Stands for a database that became read-only between the lock and the row.
+    sqlx::query("alter table lease add constraint odd check (epoch > 7)").execute(&app.pool).await.unwrap();
+    assert!(super::attempt(&app, &CancellationToken::new()).await.is_err());
+    until(&app.pool, "select not exists (select from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database()))").await;
+}

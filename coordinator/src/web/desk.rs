@@ -12,13 +12,13 @@ use super::trouble::Trouble;
 use crate::clock::monotonic;
 use crate::report::matrix::{self, Matrix};
 use crate::state::App;
-use crate::store::StoreError;
+use crate::store::{self, StoreError};
 
 /// Connections to the database that pages and API may hold, of the pool's twelve.
 const READERS_MAX: usize = 4;
 
 /// Longest time one answer may wait for the database.
-const READ_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const READ_WITHIN: Duration = Duration::from_secs(5);
 
 /// How old a matrix may be that another reader has just been shown.
 const SHARED_FOR: Duration = Duration::from_millis(400);
@@ -82,7 +82,8 @@ impl Desk {
             let _turn = self.0.readers.acquire().await.map_err(|_| Trouble::Slow)?;
             let mut connection =
                 self.0.app.pool.acquire().await.map_err(|error| Trouble::from(StoreError::from(error)))?;
-            read(&mut connection).await.map_err(Trouble::from)
+            let mut bounded = store::begin_bounded(&mut connection, READ_WITHIN).await?;
+            read(&mut bounded).await.map_err(Trouble::from)
         };
         tokio::time::timeout(READ_WITHIN, reading).await.unwrap_or(Err(Trouble::Slow))
     }
@@ -103,5 +104,36 @@ impl Desk {
         let fresh = Arc::new(self.read(async |connection: &mut PgConnection| matrix::read(connection).await).await?);
         *shared = Some((monotonic(), Arc::clone(&fresh)));
         Ok(fresh)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[tokio::test]
+    async fn a_reader_that_gave_up_leaves_no_statement_running_and_the_next_has_no_such_limit() {
+        let app = testing::app().await;
+        let desk = Desk::new(Arc::clone(&app), CancellationToken::new());
+        let limit = |row: Result<String, sqlx::Error>| row.map_err(StoreError::from);
+        let bounded = desk
+            .read(async |connection: &mut PgConnection| {
+                limit(sqlx::query_scalar("show statement_timeout").fetch_one(connection).await)
+            })
+            .await
+            .unwrap();
+        assert_eq!(bounded, "5s");
+        let free: String = sqlx::query_scalar("show statement_timeout").fetch_one(&app.pool).await.unwrap();
+        assert_eq!(free, "0");
+        let overdue = desk
+            .read(async |connection: &mut PgConnection| {
+                sqlx::query("set local statement_timeout = '20ms'").execute(&mut *connection).await?;
+                sqlx::query("select pg_sleep(60)").execute(connection).await?;
+                Ok(())
+            })
+            .await
+            .unwrap_err();
+        assert!(matches!(overdue, Trouble::Slow), "{overdue:?}");
     }
 }

@@ -30,7 +30,7 @@ pub mod matrix;
 pub mod text;
 pub mod trouble;
 
-use desk::Desk;
+use desk::{Desk, READ_WITHIN};
 
 /// What a browser may load, from where, and what may be done with the page: only our own bytes.
 const CONTENT_SECURITY_POLICY: &str =
@@ -53,6 +53,7 @@ pub fn router(app: Arc<App>, shutdown: CancellationToken) -> Router {
         .route("/events", get(live::events))
         .route("/assets/{file}", get(assets::file))
         .fallback(trouble::nothing_here)
+        .method_not_allowed_fallback(trouble::read_only)
         .with_state(desk)
         .merge(probes)
         .layer(middleware::from_fn(headers))
@@ -82,7 +83,8 @@ async fn healthy() -> &'static str {
 /// Whether it can do its work: the database takes writes.
 async fn ready(State(app): State<Arc<App>>) -> (StatusCode, String) {
     let checked = async { store::check_writable(&mut *app.pool.acquire().await?).await };
-    match checked.await {
+    let checked = tokio::time::timeout(READ_WITHIN, checked).await;
+    match checked.unwrap_or(Err(StoreError::Database(sqlx::Error::PoolTimedOut))) {
         Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
         Err(error @ (StoreError::Database(_) | StoreError::Content { .. } | StoreError::StaleEpoch { .. })) => {
             tracing::warn!(%error, "not ready");

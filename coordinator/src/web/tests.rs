@@ -205,6 +205,52 @@ fn incident_id(id: i64) -> parallax_decide::incident::IncidentId {
 }
 
 #[tokio::test]
+async fn an_open_incident_is_shown_however_many_have_closed_since() {
+    let (app, mut teller) = story().await;
+    teller.all_well().await;
+    let id = teller.branch_loses_the_pair().await.0;
+    sqlx::query(
+        "insert into incident (opened_at, closed_at, key, about, kind, vantage, subject, members, conclusion)
+         select opened_at, opened_at, 'flap/' || n, about, kind, vantage, subject, members, conclusion
+         from incident, generate_series(1, 300) as n where id = $1",
+    )
+    .bind(id)
+    .execute(teller.conn())
+    .await
+    .unwrap();
+    let router = pages(&app);
+    let page = get(&router, "/").await.body;
+    holds(&page, &[&format!("aria-label=\"Open incident {id}\"")]);
+    assert!(!page.contains("No open incident"));
+    let list = json(&router, "/incidents.json").await;
+    let listed = list["incidents"].as_array().unwrap();
+    assert_eq!((listed.len(), &listed[199]["id"], &listed[199]["open"]), (200, &id.into(), &true.into()));
+}
+
+#[tokio::test]
+async fn what_was_done_is_told_however_many_proposals_came_to_nothing_since() {
+    let (app, mut teller) = story().await;
+    teller.all_well().await;
+    let id = teller.branch_loses_the_pair().await.0;
+    sqlx::query(
+        "insert into plan (incident_id, epoch, created_at, expires_at, purpose, driver, vantage, subject, change, undo,
+                           reason, mode, status)
+         select incident_id, epoch, created_at, expires_at, purpose, driver, vantage, subject, change, undo, reason,
+                'propose', 'expired'
+         from plan, generate_series(1, 150) where incident_id = $1",
+    )
+    .bind(id)
+    .execute(teller.conn())
+    .await
+    .unwrap();
+    let router = pages(&app);
+    holds(&get(&router, "/").await.body, &["1 name pinned"]);
+    let told = json(&router, &format!("/i/{id}.json")).await;
+    let plans = told["plans"].as_array().unwrap();
+    assert_eq!((plans.len(), &plans[0]["status"], &plans[99]["status"]), (100, &"verified".into(), &"expired".into()));
+}
+
+#[tokio::test]
 async fn a_vantage_without_an_uplink_accuses_nobody() {
     let (app, mut teller) = story().await;
     teller.all_well().await;
@@ -337,7 +383,9 @@ async fn who_is_lost_is_told_what_there_is() {
     let missing = get(&router, "/i/99.json").await;
     let value: Value = serde_json::from_str(&missing.body).unwrap();
     assert_eq!((missing.status, &value["schema"]), (StatusCode::NOT_FOUND, &1.into()));
-    assert_eq!(ask(&router, Method::POST, "/").await.status, StatusCode::METHOD_NOT_ALLOWED);
+    let post = ask(&router, Method::POST, "/").await;
+    assert_eq!((post.status, &post.headers["allow"]), (StatusCode::METHOD_NOT_ALLOWED, &"GET,HEAD".parse().unwrap()));
+    holds(&post.body, &["Nothing can be changed here", "parallax --help"]);
 }
 
 #[tokio::test]

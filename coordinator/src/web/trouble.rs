@@ -47,7 +47,7 @@ pub enum Trouble {
 
 impl From<StoreError> for Trouble {
     fn from(error: StoreError) -> Self {
-        Self::Database(error)
+        if error.is_overdue() { Self::Slow } else { Self::Database(error) }
     }
 }
 
@@ -222,6 +222,14 @@ fn said(
             }
         }
     }
+}
+
+/// Any method but GET and HEAD.
+pub async fn read_only(State(_desk): State<Desk>, uri: Uri) -> Response {
+    let what = "Nothing can be changed here";
+    let why = "Pages and API only read: GET or HEAD. Changes are made with the command line: parallax --help.";
+    let answer = said(StatusCode::METHOD_NOT_ALLOWED, Form::of(uri.path()), what, why, &[], &[]);
+    std::future::ready(answer).await
 }
 
 /// Any path that is none of ours.

@@ -174,3 +174,26 @@ fn observing_only_changes_nothing_and_says_so() {
     assert!(rig.refusals.iter().all(|r| r.contains(&parallax_decide::guard::Refusal::NotAllowedToAct)));
     assert!(!rig.refusals.is_empty());
 }
+
+#[test]
+fn what_the_configuration_no_longer_names_is_closed() {
+    let mut rig = well();
+    rig.topology.vantages.get_mut(&n::<parallax_decide::names::VantageName>(BRANCH)).unwrap().pin_driver = None;
+    rig.world.hand_the_branch_the_pair();
+    rig.until("open unroutable", 15);
+    rig.topology.vantages.remove(&n::<parallax_decide::names::VantageName>(BRANCH));
+    rig.until("close", 15);
+}
+
+#[test]
+fn a_frozen_fleet_is_well_only_when_somebody_speaks_again() {
+    let mut rig = well();
+    rig.world.silent.extend(VANTAGES);
+    rig.until("open fleet freeze_coordinator_isolated", 30);
+    // A restart: the coordinator's own gap is unknown time, and proves nothing either.
+    rig.fold = parallax_decide::fold::Fold::listening_since(rig.now);
+    rig.run(10);
+    assert!(!rig.notes().contains(&"close"), "{:?}", rig.history);
+    rig.world.silent.clear();
+    rig.until("close", 30);
+}

@@ -144,6 +144,14 @@ fn numbers_that_do_not_rise_are_stray_and_the_others_stay() {
 }
 
 #[test]
+fn a_number_no_agent_can_have_reached_is_refused() {
+    let numbered = |sequence| v1::Observation { sequence, ..observed(v1::observation::Fact::Connection(connection())) };
+    let checked = check([1, 1 << 40, (1 << 40) + 1, i64::MAX as u64].map(numbered).to_vec());
+    assert_eq!(checked.items.iter().map(|item| item.sequence).collect::<Vec<_>>(), [1, 1 << 40]);
+    assert_eq!(checked.stray.iter().map(|(_, refused)| refused.reason).collect::<Vec<_>>(), ["out_of_range"; 2]);
+}
+
+#[test]
 fn a_boot_id_is_32_hex_digits() {
     assert_eq!(boot_id(BOOT).unwrap(), Uuid::from_u128(0xb0071));
     for text in ["", "b0071", &"g".repeat(32), &"0".repeat(32), "00000000-0000-0000-0000-0000000b0071"] {

@@ -34,8 +34,11 @@ pub async fn counts(connection: &mut PgConnection) -> Result<Counts, StoreError>
     .fetch_all(&mut *connection)
     .await?;
     let settled = sqlx::query!(
-        r#"select (select coalesce(sum(last_sequence), 0)::bigint from agent_cursor) as "numbered!",
-                  (select coalesce(sum(last_sequence - first_sequence + 1), 0)::bigint from observation_gap) as "missing!""#
+        // A sum that does not fit is cut: `/metrics` must answer whatever the rows hold.
+        r#"select (select least(coalesce(sum(last_sequence), 0), 9223372036854775807)::bigint
+                   from agent_cursor) as "numbered!",
+                  (select least(coalesce(sum(last_sequence::numeric - first_sequence + 1), 0), 9223372036854775807)::bigint
+                   from observation_gap) as "missing!""#
     )
     .fetch_one(&mut *connection)
     .await?;

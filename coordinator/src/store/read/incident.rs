@@ -84,7 +84,8 @@ impl From<Row> for IncidentRow {
     }
 }
 
-/// Open incidents, and those that opened or closed since `since`; the newest first.
+/// Open incidents, and those that closed since `since`; the newest first. Of too many the open ones
+/// come before the closed: a page must never say that nothing is open because much has been.
 ///
 /// # Errors
 /// When the database refuses.
@@ -96,9 +97,12 @@ pub async fn incidents(
     let rows = sqlx::query_as!(
         Row,
         "select id, opened_at, closed_at, key, kind, about, members, changes_made, conclusion
-         from incident
-         where closed_at is null or closed_at >= $1
-         order by id desc limit $2",
+         from (
+             select * from incident
+             where closed_at is null or closed_at >= $1
+             order by closed_at is null desc, id desc limit $2
+         ) as listed
+         order by id desc",
         offset(since),
         limit.clamp(1, INCIDENTS_MAX)
     )

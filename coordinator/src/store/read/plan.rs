@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use super::incident::parsed;
 use crate::store::{StoreError, timestamp};
 
-/// Plans a list shows, the newest ones.
+/// Plans a list shows, or an incident.
 pub const PLANS_MAX: i64 = 100;
 
 /// A plan, with what could not be read left out.
@@ -109,7 +109,8 @@ impl From<PlanColumns> for PlanRow {
     }
 }
 
-/// Plans of these incidents, the newest [`PLANS_MAX`], oldest first.
+/// Plans of these incidents, oldest first: of each at most [`PLANS_MAX`], those that changed DNS before
+/// those that came to nothing, and then the newest. What was done is never crowded out by what was not.
 ///
 /// # Errors
 /// When the database refuses.
@@ -121,14 +122,18 @@ pub async fn plans_of(connection: &mut PgConnection, incidents: &[IncidentId]) -
                   p.mode, p.approved_by, p.status, p.created_at, p.expires_at, p.applied_at, p.verified_at, p.counted,
                   (select count(*) from plan_proof f where f.plan_id = p.id) as "proofs!",
                   (select max(f.seen_at) from plan_proof f where f.plan_id = p.id) as last_proof_at
-           from plan p where p.incident_id = any($1)
-           order by p.id desc limit $2"#,
+           from (
+               select *, row_number() over (partition by incident_id order by applied_at is not null desc, id desc) as place
+               from plan where incident_id = any($1)
+           ) as p
+           where p.place <= $2
+           order by p.id"#,
         &incidents,
         PLANS_MAX
     )
     .fetch_all(connection)
     .await?;
-    Ok(rows.into_iter().rev().map(PlanRow::from).collect())
+    Ok(rows.into_iter().map(PlanRow::from).collect())
 }
 
 /// Plans that changed DNS or tried to, the newest first.
