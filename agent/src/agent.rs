@@ -89,6 +89,8 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         loops.spawn(async move { pins.keep().await });
     }
     let coordinator = options.coordinator.clone();
+    // The loop of tasks must outlive the uplink: when both end, the uplink's reason is the one to tell.
+    let _tasks_stay_open = send_tasks.clone();
     let uplink = Uplink {
         coordinator,
         last_good: LastGood::default(),

@@ -54,8 +54,10 @@ pub struct Answer {
     pub dead_at: BTreeMap<IpAddr, Vec<VantageName>>,
     /// Newest resolution.
     pub at: Option<Timestamp>,
-    /// Resolutions and connections that decided.
+    /// Resolutions and connections of this vantage that decided.
     pub evidence: Vec<ObservationId>,
+    /// Connections of other vantages that decided.
+    pub evidence_elsewhere: Vec<ObservationId>,
 }
 
 /// Reach of every address, by vantage, target and address.
@@ -97,6 +99,7 @@ pub fn judge(
         dead_at: BTreeMap::new(),
         at: None,
         evidence: Vec::new(),
+        evidence_elsewhere: Vec::new(),
     };
     for part in [v4, v6].into_iter().flatten() {
         answer.addresses.extend(&part.addresses);
@@ -134,7 +137,7 @@ fn compare_addresses(setting: Setting<'_>, at: &VantageName, name: &DomainName, 
             } else {
                 continue;
             }
-            answer.evidence.extend(&there.evidence);
+            answer.evidence_elsewhere.extend(&there.evidence);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Answer;
 use crate::judge::{Judgement, live_resolver};
 use crate::names::{DomainName, NodeName, ResolverName, ServiceName, VantageName};
 use crate::node::NodeJudgement;
@@ -210,6 +211,12 @@ fn shown(ids: &[ObservationId], shows: Shows) -> Vec<(ObservationId, Shows)> {
     ids.iter().map(|id| (*id, shows)).collect()
 }
 
+/// What an answer rests on: what this vantage saw, and what others saw of the same addresses.
+fn shown_by(answer: &Answer, here: Shows) -> Vec<(ObservationId, Shows)> {
+    let elsewhere = shown(&answer.evidence_elsewhere, Shows::SeenElsewhere);
+    shown(&answer.evidence, here).into_iter().chain(elsewhere).collect()
+}
+
 fn vantages(judgement: &Judgement) -> Vec<Finding> {
     let faulty = |v: VantageVerdict| match v {
         VantageVerdict::Silent | VantageVerdict::UplinkDown | VantageVerdict::Intercepted => true,
@@ -248,12 +255,12 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
                     evidence: Vec::new(),
                 });
                 finding.members.insert(name.as_str().to_owned());
-                finding.evidence.extend(shown(&answer.evidence, Shows::FailsHere));
+                finding.evidence.extend(shown_by(answer, Shows::FailsHere));
                 let mut resolvers = BTreeMap::new();
                 for (resolver, other) in judgement.endpoint_answers(topology, vantage, name) {
                     let verdict = OtherResolver { verdict: other.verdict, addresses: other.addresses.clone() };
                     resolvers.insert(resolver.clone(), verdict);
-                    finding.evidence.extend(shown(&other.evidence, Shows::OtherResolver));
+                    finding.evidence.extend(shown_by(other, Shows::OtherResolver));
                 }
                 if let Reason::UnroutableHere { names } = &mut finding.reason {
                     let entry = Unroutable {
@@ -272,7 +279,7 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
                     reason: Reason::DeadEverywhere { vantages: BTreeSet::new(), addresses: BTreeSet::new() },
                     evidence: Vec::new(),
                 });
-                finding.evidence.extend(shown(&answer.evidence, Shows::FailsHere));
+                finding.evidence.extend(shown_by(answer, Shows::FailsHere));
                 if let Reason::DeadEverywhere { vantages, addresses } = &mut finding.reason {
                     vantages.insert(vantage.clone());
                     addresses.extend(&answer.addresses);
@@ -296,7 +303,7 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
                     addresses: answer.addresses.clone(),
                     dead: answer.dead.clone(),
                 },
-                evidence: shown(&answer.evidence, Shows::FailsHere),
+                evidence: shown_by(answer, Shows::FailsHere),
             }),
         }
     }

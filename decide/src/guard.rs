@@ -28,7 +28,7 @@ pub enum Refusal {
     Expired,
     /// Made under an older lease.
     StaleEpoch,
-    /// The incident made all the changes it may.
+    /// The incident made all the changes to this name or service that it may.
     BudgetSpent,
     /// Another plan of the same driver is on its way.
     DriverBusy,
@@ -61,7 +61,7 @@ pub struct Facts<'a> {
     pub epoch_current: bool,
     /// What the driver found just now; `None` where nothing is pinned.
     pub found: Option<&'a Record>,
-    /// Changes the incident has made.
+    /// Changes the incident has made to the plan's name or service.
     pub changes_made: u32,
     /// Whether another plan of the same driver is on its way.
     pub driver_busy: bool,

@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ use crate::names::{DomainName, NodeName, ResolverName, ServiceName, VantageName}
 use crate::time::Timestamp;
 use crate::topology::{Role, Topology};
 use crate::vantage::VantageJudgement;
-use crate::verdict::{AnswerVerdict, NodeVerdict, VantageVerdict};
+use crate::verdict::{AnswerVerdict, FleetVerdict, NodeVerdict, VantageVerdict};
 
 /// Key of a stored incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -197,7 +198,7 @@ impl Book {
                 continue;
             }
             let since = *self.pending.entry(finding.subject.clone()).or_insert(now);
-            if now.since(since) >= topology.policy.open_after {
+            if now.since(since) >= hold(topology, finding) {
                 transitions.push(Transition::Open { finding: finding.clone() });
             }
         }
@@ -219,6 +220,23 @@ impl Book {
         }
         transitions
     }
+}
+
+/// How long a finding must be seen before it opens an incident. One about controls rests on their
+/// newest round alone, so it must outlast as many rounds as any other fault needs probes; until then
+/// it only takes the vantage's word.
+fn hold(topology: &Topology, finding: &Finding) -> Duration {
+    let policy = &topology.policy;
+    let of_controls = match &finding.reason {
+        Reason::Vantage { judgement } => judgement.verdict != VantageVerdict::Silent,
+        Reason::Fleet { verdict } => *verdict == FleetVerdict::ControlsFailed,
+        Reason::UnroutableHere { .. }
+        | Reason::DeadEverywhere { .. }
+        | Reason::AnswerUnusable { .. }
+        | Reason::Node { .. } => false,
+    };
+    let rounds = policy.control_every.saturating_mul(policy.k_min.saturating_sub(1));
+    if of_controls { policy.open_after.max(rounds) } else { policy.open_after }
 }
 
 /// How the subject of an open incident is doing now.

@@ -178,7 +178,7 @@ pub enum NoPlan {
     },
     /// A proposed plan waits for a person.
     WaitsForPerson,
-    /// The incident has made all the changes it may.
+    /// The incident has made all the changes to this name or service that it may.
     BudgetSpent {
         /// How many it may make.
         changes_max: u32,
@@ -305,10 +305,11 @@ pub fn plan(situation: Situation<'_>) -> Vec<Decision> {
 }
 
 impl Situation<'_> {
-    /// Changes the incident has made: every one that reached DNS, a return excepted.
+    /// Changes the incident has made to one name or service: every one that reached DNS, a return
+    /// excepted.
     #[must_use]
-    pub fn changes_made(&self) -> u32 {
-        let counted = self.plans.iter().filter(|record| record.counts()).count();
+    pub fn changes_made(&self, item: &str) -> u32 {
+        let counted = self.about(item).filter(|record| record.counts()).count();
         u32::try_from(counted).unwrap_or(u32::MAX)
     }
 

@@ -165,7 +165,7 @@ pub struct Policy {
     pub dwell_max: Duration,
     /// A failover this soon after a return is a relapse.
     pub relapse_window: Duration,
-    /// Most changes one incident may make, a return to native excepted.
+    /// Most changes one incident may make to one name or service, a return to native excepted.
     pub changes_max: u32,
     /// A proof after a change must come within this, else it is rolled back.
     pub verify_within: Duration,

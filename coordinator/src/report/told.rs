@@ -216,6 +216,7 @@ impl Teller {
             dead_at: BTreeMap::new(),
             at: Some(self.now),
             evidence: Vec::new(),
+            evidence_elsewhere: vec![],
         };
         let at = self.ago(since);
         self.judged(at, SubjectKind::Answer, about, Some(place), verdict.word(), json!(reason)).await;

@@ -54,7 +54,8 @@ impl Detector {
         for ((vantage, name, resolver), answer) in &judgement.answers {
             let resolver = Some(resolver.to_string());
             let subject = VerdictSubject { resolver, ..at(SubjectKind::Answer, name.to_string(), vantage) };
-            now.say(subject, answer.verdict.word(), answer, &answer.evidence)?;
+            let evidence = [answer.evidence.as_slice(), &answer.evidence_elsewhere].concat();
+            now.say(subject, answer.verdict.word(), answer, &evidence)?;
         }
         for ((vantage, target, address), reach) in &judgement.reach {
             let target = match target {

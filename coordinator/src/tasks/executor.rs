@@ -282,7 +282,7 @@ fn refusals(moment: &Moment<'_>, stored: &StoredPlan, found: &Found) -> BTreeSet
         frozen: moment.frozen,
         epoch_current: stored.record.epoch == moment.epoch,
         found: record.as_ref(),
-        changes_made: moment.changes_made(stored.record.incident),
+        changes_made: moment.changes_made(stored.record.incident, &stored.record.plan.item),
         driver_busy: moment.driver_busy(Some(stored.record.id), &stored.record.plan),
         approved_by_person: stored.approved_by_person(),
     };

@@ -44,9 +44,10 @@ impl<'a> Moment<'a> {
         self.plans.iter().filter(move |stored| stored.record.incident == incident)
     }
 
-    /// How many changes an incident has made.
-    pub(crate) fn changes_made(&self, incident: IncidentId) -> u32 {
-        u32::try_from(self.of(incident).filter(|stored| stored.record.counts()).count()).unwrap_or(u32::MAX)
+    /// How many changes an incident has made to one name or service.
+    pub(crate) fn changes_made(&self, incident: IncidentId, item: &str) -> u32 {
+        let about = self.of(incident).filter(|stored| stored.record.plan.item == item);
+        u32::try_from(about.filter(|stored| stored.record.counts()).count()).unwrap_or(u32::MAX)
     }
 
     /// Whether a plan other than this one is on its way to the same driver.

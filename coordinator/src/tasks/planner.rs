@@ -144,7 +144,7 @@ impl Planner {
             frozen: moment.frozen,
             epoch_current: true,
             found: record.as_ref(),
-            changes_made: moment.changes_made(incident),
+            changes_made: moment.changes_made(incident, &plan.item),
             driver_busy: moment.driver_busy(None, &plan),
             // A proposal may be made; whether it may be applied is asked again then.
             approved_by_person: plan.mode != Mode::Act,

@@ -53,7 +53,7 @@ fn there(
     if answer.verdict != AnswerVerdict::UnroutableHere {
         return Err(NoPlan::FindingGone);
     }
-    if situation.changes_made() >= policy.changes_max {
+    if situation.changes_made(name.as_str()) >= policy.changes_max {
         return Err(NoPlan::BudgetSpent { changes_max: policy.changes_max });
     }
     let resolvers = counterfactual(situation, vantage, name)?;

@@ -80,7 +80,7 @@ fn away(
     from_node: &Node,
 ) -> Result<Plan, NoPlan> {
     let policy = &situation.topology.policy;
-    if situation.changes_made() >= policy.changes_max {
+    if situation.changes_made(name.as_str()) >= policy.changes_max {
         return Err(NoPlan::BudgetSpent { changes_max: policy.changes_max });
     }
     // Those proven by most vantages; the configured order breaks ties.

@@ -349,7 +349,7 @@ impl Rig {
                             frozen: self.frozen,
                             epoch_current: true,
                             found: found.as_ref(),
-                            changes_made: situation.changes_made(),
+                            changes_made: situation.changes_made(&plan.item),
                             driver_busy: false,
                             approved_by_person: false,
                         };

@@ -24,6 +24,13 @@ fn found_pinned_proven_and_taken_back() {
     let found = rig.until("open unroutable/branch-kazan answer_unroutable_here", 15);
     assert!(found <= 14, "found after {found} s");
     rig.until("remedy cdnjs.cloudflare.com -> 104.26.6.10", 10);
+    let finding = &rig.findings[0];
+    for (id, shows) in &finding.evidence {
+        let here = rig.log.iter().find(|o| o.id == *id).unwrap().vantage == n(BRANCH);
+        let elsewhere = *shows == parallax_decide::finding::Shows::SeenElsewhere;
+        assert!(here != elsewhere, "{id:?} is cited as {shows:?}");
+    }
+    assert!(finding.evidence.iter().any(|(_, s)| *s == parallax_decide::finding::Shows::SeenElsewhere));
     let PlanReason::ProvenHere { given_at, resolvers, .. } = &rig.plans[0].plan.reason else { panic!() };
     assert_eq!(given_at, &[n(DE)]);
     assert_eq!(resolvers.len(), 3, "every other resolver was asked from the branch: {resolvers:?}");
