@@ -263,12 +263,11 @@ pub fn health(
                 VantageVerdict::Unmeasured | VantageVerdict::Degraded => Health::Unknown,
             })
         }
-        Subject::UnroutableAt { vantage } => {
-            worst(open.members.iter().filter_map(|member| member.parse().ok()).map(|name: DomainName| {
-                let live = live_health(topology, judgement, vantage, &name);
-                worst([live, native_health(topology, judgement, vantage, &name)])
-            }))
-        }
+        Subject::UnroutableAt { .. } if members_watched(topology, open).next().is_none() => Health::Well,
+        Subject::UnroutableAt { vantage } => worst(members_watched(topology, open).map(|name| {
+            let live = live_health(topology, judgement, vantage, &name);
+            worst([live, native_health(topology, judgement, vantage, &name)])
+        })),
         Subject::Name { name } => {
             worst(topology.vantages.keys().map(|vantage| live_health(topology, judgement, vantage, name)))
         }

@@ -188,7 +188,16 @@ fn what_the_configuration_no_longer_names_is_closed() {
     rig.topology.vantages.get_mut(&n::<parallax_decide::names::VantageName>(BRANCH)).unwrap().pin_driver = None;
     rig.world.hand_the_branch_the_pair();
     rig.until("open unroutable", 15);
+    let mut without_name = rig.topology.clone();
+    without_name.canaries.clear();
     rig.topology.vantages.remove(&n::<parallax_decide::names::VantageName>(BRANCH));
+    rig.until("close", 15);
+
+    let mut rig = well();
+    rig.world.hand_the_branch_the_pair();
+    rig.topology.vantages.get_mut(&n::<parallax_decide::names::VantageName>(BRANCH)).unwrap().pin_driver = None;
+    rig.until("open unroutable", 15);
+    rig.topology = without_name;
     rig.until("close", 15);
 }
 
