@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Leaves room for `/parallax-lab-XXXXXX/coordinator/pg/socket/.s.PGSQL.5432`.
+/// Leaves room for the directory's own name and `/coordinator/pg/socket/.s.PGSQL.5432`.
 const PARENT_BYTES_MAX: usize = 50;
 
 /// A directory that removes itself.
