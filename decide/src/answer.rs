@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::address;
 use crate::fold::{AnswerState, VantageState};
 use crate::names::{DomainName, ResolverName, VantageName};
-use crate::observation::{Family, ObservationId, ResolutionOutcome, Target};
+use crate::observation::{Family, ObservationId, Outcome, Target};
 use crate::reach::Reach;
 use crate::time::Timestamp;
 use crate::topology::Topology;
@@ -157,29 +157,34 @@ fn row(
     }
     let settled = speaker.times >= policy.k_min && speaker.at.since(speaker.since) >= policy.span_min;
     let if_settled = |verdict| if settled { verdict } else { AnswerVerdict::InsufficientEvidence };
-    match speaker.outcome {
-        ResolutionOutcome::Timeout
-        | ResolutionOutcome::Unreachable
-        | ResolutionOutcome::TlsFailed
-        | ResolutionOutcome::HttpFailed
-        | ResolutionOutcome::Malformed
-        | ResolutionOutcome::OwnTrouble
-        | ResolutionOutcome::RefusedByPolicy => AnswerVerdict::NotObtained,
-        ResolutionOutcome::Servfail => if_settled(AnswerVerdict::Servfail),
-        ResolutionOutcome::Refused | ResolutionOutcome::OtherRcode => if_settled(AnswerVerdict::Refused),
-        ResolutionOutcome::Nxdomain => {
-            if_settled(if denied_everywhere(state, name) { AnswerVerdict::CanaryGone } else { AnswerVerdict::Denied })
-        }
-        ResolutionOutcome::Empty => if_settled(AnswerVerdict::Empty),
-        ResolutionOutcome::Answered => {
-            if answer.addresses.iter().any(IpAddr::is_unspecified) {
-                if_settled(AnswerVerdict::Filtered)
-            } else if answer.addresses.iter().any(|a| address::special_purpose(*a).is_some()) {
-                if_settled(AnswerVerdict::Private)
-            } else {
-                answered(setting, at, name, answer)
-            }
-        }
+    if !speaker.outcome.is_reply() {
+        return AnswerVerdict::NotObtained;
+    }
+    if speaker.outcome != Outcome::Answered {
+        return if_settled(refusal(speaker.outcome, denied_everywhere(state, name)));
+    }
+    if answer.addresses.iter().any(IpAddr::is_unspecified) {
+        if_settled(AnswerVerdict::Filtered)
+    } else if answer.addresses.iter().any(|a| address::special_purpose(*a).is_some()) {
+        if_settled(AnswerVerdict::Private)
+    } else {
+        answered(setting, at, name, answer)
+    }
+}
+
+/// A reply without an address.
+fn refusal(outcome: Outcome, denied_everywhere: bool) -> AnswerVerdict {
+    if outcome == Outcome::Servfail {
+        AnswerVerdict::Servfail
+    } else if outcome == Outcome::Nxdomain {
+        if denied_everywhere { AnswerVerdict::CanaryGone } else { AnswerVerdict::Denied }
+    } else if outcome == Outcome::Empty {
+        AnswerVerdict::Empty
+    } else if matches!(outcome, Outcome::DanglingCname | Outcome::CnameLoop) {
+        AnswerVerdict::DanglingCname
+    } else {
+        // REFUSED, FORMERR, a referral, other codes: the resolver will not do its work.
+        AnswerVerdict::Refused
     }
 }
 
@@ -188,7 +193,7 @@ fn denied_everywhere(state: &VantageState, name: &DomainName) -> bool {
         .answers
         .iter()
         .filter(|((asked, _, family), _)| asked == name && *family == Family::V4)
-        .all(|(_, answer)| answer.outcome != ResolutionOutcome::Answered && answer.outcome != ResolutionOutcome::Empty)
+        .all(|(_, answer)| answer.outcome != Outcome::Answered && answer.outcome != Outcome::Empty)
 }
 
 fn answered(setting: Setting<'_>, at: &VantageName, name: &DomainName, answer: &Answer) -> AnswerVerdict {

@@ -219,7 +219,9 @@ fn shown_by(answer: &Answer, here: Shows) -> Vec<(ObservationId, Shows)> {
 
 fn vantages(judgement: &Judgement) -> Vec<Finding> {
     let faulty = |v: VantageVerdict| match v {
-        VantageVerdict::Silent | VantageVerdict::UplinkDown | VantageVerdict::Intercepted => true,
+        VantageVerdict::Silent | VantageVerdict::Captive | VantageVerdict::UplinkDown | VantageVerdict::Intercepted => {
+            true
+        }
         VantageVerdict::Unmeasured | VantageVerdict::Degraded | VantageVerdict::Ok => false,
     };
     let findings = judgement.vantages.iter().filter(|(_, j)| faulty(j.verdict)).map(|(vantage, j)| Finding {
@@ -293,6 +295,7 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
             | AnswerVerdict::Filtered
             | AnswerVerdict::Private
             | AnswerVerdict::Empty
+            | AnswerVerdict::DanglingCname
             | AnswerVerdict::PartlyDead
             | AnswerVerdict::Impostor => others.push(Finding {
                 subject: Subject::NameAt { vantage: vantage.clone(), name: name.clone() },

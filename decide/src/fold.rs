@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use crate::names::{ControlName, DomainName, ResolverName, VantageName};
 use crate::observation::{
-    Connection, ConnectionOutcome, ControlCheck, Fact, Family, Observation, ObservationId, Resolution,
-    ResolutionOutcome, Target,
+    Connection, ControlCheck, Fact, Family, Observation, ObservationId, Outcome, Resolution, Says, Target,
 };
 use crate::time::Timestamp;
 use crate::topology::{Policy, Topology};
@@ -47,7 +46,7 @@ pub struct VantageState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControlState {
     /// How it ended.
-    pub outcome: ConnectionOutcome,
+    pub outcome: Outcome,
     /// When.
     pub at: Timestamp,
     /// When something last answered.
@@ -60,7 +59,7 @@ pub struct ControlState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerState {
     /// How the newest resolution ended.
-    pub outcome: ResolutionOutcome,
+    pub outcome: Outcome,
     /// Its addresses, without order.
     pub addresses: BTreeSet<IpAddr>,
     /// When it ended.
@@ -77,7 +76,7 @@ pub struct AnswerState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// Newest outcome that says something about the target.
-    pub outcome: ConnectionOutcome,
+    pub outcome: Outcome,
     /// When.
     pub at: Timestamp,
     /// Failures in a row, the newest included; 0 after a success.
@@ -94,38 +93,6 @@ pub struct Run {
     pub last_success: Option<(Timestamp, ObservationId)>,
     /// Observations of the current run, at most [`EVIDENCE_MAX`].
     pub evidence: Vec<ObservationId>,
-}
-
-/// What an outcome says about the target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Says {
-    /// It can be used.
-    Usable,
-    /// It cannot be used.
-    Failed,
-    /// Nothing: the trouble is the vantage's own, or it was never contacted.
-    Nothing,
-}
-
-/// What a connection outcome says about its target.
-#[must_use]
-pub fn says(outcome: ConnectionOutcome) -> Says {
-    match outcome {
-        ConnectionOutcome::TlsOk | ConnectionOutcome::TcpOk => Says::Usable,
-        ConnectionOutcome::Refused
-        | ConnectionOutcome::Silent
-        | ConnectionOutcome::HostUnreachable
-        | ConnectionOutcome::NetUnreachable
-        | ConnectionOutcome::TlsSilent
-        | ConnectionOutcome::TlsReset
-        | ConnectionOutcome::TlsAlert
-        | ConnectionOutcome::CertificateName
-        | ConnectionOutcome::CertificateAuthority
-        | ConnectionOutcome::CertificateTime => Says::Failed,
-        ConnectionOutcome::FamilyUnavailable | ConnectionOutcome::OwnTrouble | ConnectionOutcome::RefusedByPolicy => {
-            Says::Nothing
-        }
-    }
 }
 
 impl Fold {
@@ -158,8 +125,9 @@ impl Fold {
             Fact::Resolution(resolution) => state.apply_resolution(resolution, observation),
             Fact::Connection(connection) => state.apply_connection(connection, observation, &topology.policy),
             Fact::ControlCheck(check) => state.apply_control(check, observation),
-            // Stored and shown; judging endpoints is not part of the fold yet.
-            Fact::EndpointCheck(_) => {}
+            // Stored and shown; judging endpoints is not part of the fold yet. The others are records of
+            // the agent and of the path, and decide nothing.
+            Fact::EndpointCheck(_) | Fact::Path(_) | Fact::Loss(_) | Fact::Missed(_) => {}
         }
     }
 
@@ -211,7 +179,7 @@ impl VantageState {
         if old.is_some_and(|old| old.at > observation.at) {
             return;
         }
-        let answered = says(check.outcome) == Says::Usable;
+        let answered = check.outcome.says() == Says::Works;
         let last_answered_at = if answered { Some(observation.at) } else { old.and_then(|old| old.last_answered_at) };
         let state = ControlState { outcome: check.outcome, at: observation.at, last_answered_at, id: observation.id };
         self.controls.insert(check.control.clone(), state);
@@ -238,7 +206,7 @@ impl VantageState {
 }
 
 impl Run {
-    fn new(outcome: ConnectionOutcome, at: Timestamp) -> Self {
+    fn new(outcome: Outcome, at: Timestamp) -> Self {
         Self {
             outcome,
             at,
@@ -252,11 +220,11 @@ impl Run {
         }
     }
 
-    fn add(&mut self, outcome: ConnectionOutcome, observation: &Observation, policy: &Policy) {
+    fn add(&mut self, outcome: Outcome, observation: &Observation, policy: &Policy) {
         self.at = observation.at;
         self.outcome = outcome;
-        match says(outcome) {
-            Says::Usable => {
+        match outcome.says() {
+            Says::Works => {
                 if self.successes == 0 {
                     self.evidence.clear();
                     self.good_since = Some(observation.at);
@@ -265,7 +233,7 @@ impl Run {
                 self.last_success = Some((observation.at, observation.id));
                 (self.failures, self.failing_since, self.confirmed_at) = (0, None, None);
             }
-            Says::Failed => {
+            Says::Fails => {
                 if self.failures == 0 {
                     self.evidence.clear();
                     self.failing_since = Some(observation.at);

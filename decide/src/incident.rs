@@ -259,7 +259,10 @@ pub fn health(
         Subject::Vantage { vantage } => {
             judgement.vantages.get(vantage).map_or(Health::Unknown, |judged| match judged.verdict {
                 VantageVerdict::Ok => Health::Well,
-                VantageVerdict::Silent | VantageVerdict::UplinkDown | VantageVerdict::Intercepted => Health::Sick,
+                VantageVerdict::Silent
+                | VantageVerdict::Captive
+                | VantageVerdict::UplinkDown
+                | VantageVerdict::Intercepted => Health::Sick,
                 VantageVerdict::Unmeasured | VantageVerdict::Degraded => Health::Unknown,
             })
         }
@@ -325,6 +328,7 @@ fn answer_health(verdict: AnswerVerdict) -> Health {
         | AnswerVerdict::Filtered
         | AnswerVerdict::Private
         | AnswerVerdict::Empty
+        | AnswerVerdict::DanglingCname
         | AnswerVerdict::PartlyDead
         | AnswerVerdict::Impostor
         | AnswerVerdict::UnroutableHere

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::names::{ControlName, DomainName, NodeName, ResolverName, VantageName};
 use crate::time::Timestamp;
 
+mod outcome;
+
+pub use outcome::{Group, Outcome, Says};
+
 /// Key of a stored observation; rises in commit order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -43,7 +47,7 @@ pub enum Purpose {
     Verify,
 }
 
-/// The four kinds of fact.
+/// What was measured, or what the agent says of its own work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// What a resolver answered.
@@ -54,6 +58,62 @@ pub enum Fact {
     EndpointCheck(EndpointCheck),
     /// Whether the vantage itself has an uplink.
     ControlCheck(ControlCheck),
+    /// Which way packets take to an address: evidence for people, never for a verdict.
+    Path(Path),
+    /// Observations that were measured and then dropped.
+    Loss(Loss),
+    /// Scheduled rounds that did not run.
+    Missed(Missed),
+}
+
+impl Fact {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Resolution(_) => Kind::Resolution,
+            Self::Connection(_) => Kind::Connection,
+            Self::EndpointCheck(_) => Kind::EndpointCheck,
+            Self::ControlCheck(_) => Kind::ControlCheck,
+            Self::Path(_) => Kind::Path,
+            Self::Loss(_) => Kind::Loss,
+            Self::Missed(_) => Kind::Missed,
+        }
+    }
+
+    /// Its one outcome.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Resolution(fact) => fact.outcome,
+            Self::Connection(fact) => fact.outcome,
+            Self::EndpointCheck(fact) => fact.outcome,
+            Self::ControlCheck(fact) => fact.outcome,
+            Self::Path(fact) => fact.outcome,
+            Self::Loss(_) => Outcome::Lost,
+            Self::Missed(_) => Outcome::Missed,
+        }
+    }
+}
+
+word_enum! {
+    /// The kinds of fact.
+    Kind {
+        /// What a resolver answered.
+        Resolution = "resolution",
+        /// Whether an address could be used.
+        Connection = "connection",
+        /// How far a cold question to an endpoint got.
+        EndpointCheck = "endpoint_check",
+        /// Whether the vantage itself has an uplink.
+        ControlCheck = "control_check",
+        /// Which way packets take.
+        Path = "path",
+        /// Observations that were dropped.
+        Loss = "loss",
+        /// Rounds that did not run.
+        Missed = "missed",
+    }
 }
 
 /// What one resolver answered to one question.
@@ -66,7 +126,7 @@ pub struct Resolution {
     /// Address family asked for.
     pub family: Family,
     /// How it ended.
-    pub outcome: ResolutionOutcome,
+    pub outcome: Outcome,
     /// Addresses in answer order; empty unless answered. May hold special-purpose ones.
     pub addresses: Vec<IpAddr>,
     /// Smallest TTL of the addresses, in seconds.
@@ -130,38 +190,6 @@ macro_rules! word_enum {
 }
 pub(crate) use word_enum;
 
-word_enum! {
-    /// How a resolution ended.
-    ResolutionOutcome {
-        /// NOERROR with at least one address of the family.
-        Answered = "answered",
-        /// NOERROR without an address (NODATA).
-        Empty = "empty",
-        /// NXDOMAIN.
-        Nxdomain = "nxdomain",
-        /// SERVFAIL.
-        Servfail = "servfail",
-        /// REFUSED.
-        Refused = "refused",
-        /// Any other response code.
-        OtherRcode = "other_rcode",
-        /// No reply before the deadline.
-        Timeout = "timeout",
-        /// Connection refused or ICMP.
-        Unreachable = "unreachable",
-        /// TLS to the endpoint failed.
-        TlsFailed = "tls_failed",
-        /// HTTP status other than 2xx.
-        HttpFailed = "http_failed",
-        /// A reply that is no DNS message, or to another question.
-        Malformed = "malformed",
-        /// The agent's own trouble: no socket, no route, no resolver configured.
-        OwnTrouble = "own_trouble",
-        /// The owner's local policy forbids contacting the resolver.
-        RefusedByPolicy = "refused_by_policy",
-    }
-}
-
 /// One probe of one address: up to four own attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
@@ -172,7 +200,7 @@ pub struct Connection {
     /// TCP port.
     pub port: u16,
     /// How it ended.
-    pub outcome: ConnectionOutcome,
+    pub outcome: Outcome,
     /// Own attempts made, each from another source port.
     pub attempts: u16,
     /// How many of them completed TCP.
@@ -189,42 +217,6 @@ pub enum Target {
     Node(NodeName),
 }
 
-word_enum! {
-    /// How a connection ended.
-    ConnectionOutcome {
-        /// TLS for the name completed with a verified certificate.
-        TlsOk = "tls_ok",
-        /// TCP completed; the target is TCP-only by configuration.
-        TcpOk = "tcp_ok",
-        /// RST to every attempt.
-        Refused = "refused",
-        /// Nothing came back to any attempt.
-        Silent = "silent",
-        /// ICMP or local: host unreachable.
-        HostUnreachable = "host_unreachable",
-        /// ICMP or local: network unreachable, for this prefix only.
-        NetUnreachable = "net_unreachable",
-        /// TCP completed, the TLS handshake got no answer.
-        TlsSilent = "tls_silent",
-        /// Reset or closed during TLS.
-        TlsReset = "tls_reset",
-        /// TLS alert, or no TLS spoken.
-        TlsAlert = "tls_alert",
-        /// Certificate for another name.
-        CertificateName = "certificate_name",
-        /// Certificate of an unknown authority.
-        CertificateAuthority = "certificate_authority",
-        /// Certificate expired or not yet valid.
-        CertificateTime = "certificate_time",
-        /// No route for the whole family at this vantage.
-        FamilyUnavailable = "family_unavailable",
-        /// No descriptor or source port: the agent's own trouble.
-        OwnTrouble = "own_trouble",
-        /// Special-purpose address, or forbidden by the owner; never contacted.
-        RefusedByPolicy = "refused_by_policy",
-    }
-}
-
 /// One cold question to one resolver endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointCheck {
@@ -234,8 +226,14 @@ pub struct EndpointCheck {
     pub address: IpAddr,
     /// Last stage that was tried.
     pub stage: Stage,
-    /// How that stage ended.
-    pub outcome: StageOutcome,
+    /// How the known name's question ended.
+    pub outcome: Outcome,
+    /// How the question for a random label of the freshness zone ended; `None`: not asked.
+    pub fresh: Option<Outcome>,
+    /// How the question for a name that does not exist ended; `None`: not asked.
+    pub missing: Option<Outcome>,
+    /// Whether this endpoint has ever worked from here in this format and method.
+    pub worked_before: bool,
 }
 
 word_enum! {
@@ -254,45 +252,71 @@ word_enum! {
     }
 }
 
-word_enum! {
-    /// How a stage ended.
-    StageOutcome {
-        /// Worked; with stage dns: the endpoint works.
-        Ok = "ok",
-        /// RST.
-        Refused = "refused",
-        /// Reset in mid-exchange.
-        Reset = "reset",
-        /// Nothing before the deadline.
-        Timeout = "timeout",
-        /// ICMP or no route.
-        Unreachable = "unreachable",
-        /// Certificate not acceptable.
-        Certificate = "certificate",
-        /// TLS alert or no TLS.
-        Alert = "alert",
-        /// HTTP status other than 2xx.
-        Status = "status",
-        /// Not a DNS message, or for another question.
-        Malformed = "malformed",
-        /// SERVFAIL.
-        Servfail = "servfail",
-        /// REFUSED.
-        RefusedRcode = "refused_rcode",
-        /// No address for the known name.
-        Empty = "empty",
-        /// The agent's own trouble.
-        OwnTrouble = "own_trouble",
-        /// Forbidden by the owner's local policy.
-        RefusedByPolicy = "refused_by_policy",
-    }
-}
-
 /// One check of the vantage itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlCheck {
     /// Control tried.
     pub control: ControlName,
-    /// How it ended. A negative control is right when nothing answers.
-    pub outcome: ConnectionOutcome,
+    /// How it ended. A negative control is right when nothing answers; the captive-portal question
+    /// with [`Outcome::HttpOk`] alone.
+    pub outcome: Outcome,
+}
+
+/// Which way packets take to an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    /// The address.
+    pub address: IpAddr,
+    /// Whether packets reached it.
+    pub outcome: Outcome,
+    /// The last hop that answered.
+    pub last_hop: Option<IpAddr>,
+}
+
+/// Observations that were measured and then dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// Why.
+    pub reason: LossReason,
+    /// How many.
+    pub count: u64,
+}
+
+word_enum! {
+    /// Why observations were dropped.
+    LossReason {
+        /// The spool was at its cap.
+        Full = "full",
+        /// Older than the spool keeps.
+        Old = "old",
+        /// The disk took nothing and memory was full.
+        Disk = "disk",
+        /// What was on disk could not be read.
+        Damaged = "damaged",
+    }
+}
+
+/// Scheduled rounds that did not run. Not a failure of their subjects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missed {
+    /// Why.
+    pub reason: MissedReason,
+    /// How many.
+    pub count: u64,
+}
+
+word_enum! {
+    /// Why rounds did not run.
+    MissedReason {
+        /// The last round of the same subject was not over.
+        Overrun = "overrun",
+        /// The process did not run: stopped, suspended.
+        Paused = "paused",
+        /// Too many probes in flight.
+        Busy = "busy",
+        /// The owner's limits were used up.
+        Limited = "limited",
+        /// The server asked to be left alone for a while.
+        Throttled = "throttled",
+    }
 }

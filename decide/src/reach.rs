@@ -12,6 +12,8 @@
 //! | 8 | TLS hangs, is reset or not spoken | open but dead |
 //! | 9 | certificate name or authority | impostor |
 //! | 10 | certificate time | certificate time |
+//! | 11 | TLS hangs, and completes with small segments | path MTU black hole |
+//! | 12 | HTTP answer other than expected | HTTP failed |
 
 use std::net::IpAddr;
 
@@ -19,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address;
 use crate::fold::{Run, VantageState};
-use crate::observation::{ConnectionOutcome, ObservationId, Target};
+use crate::observation::{Group, ObservationId, Outcome, Target};
 use crate::time::Timestamp;
 use crate::topology::Topology;
 use crate::vantage::{VantageJudgement, controls_passed_since};
@@ -59,6 +61,8 @@ impl Reach {
             | AddressVerdict::OpenButDead
             | AddressVerdict::Impostor
             | AddressVerdict::CertTime
+            | AddressVerdict::PmtuBlackhole
+            | AddressVerdict::HttpFailed
             | AddressVerdict::Unmeasured => false,
         }
     }
@@ -71,7 +75,9 @@ impl Reach {
             | AddressVerdict::Silent
             | AddressVerdict::OpenButDead
             | AddressVerdict::Impostor
-            | AddressVerdict::CertTime => true,
+            | AddressVerdict::CertTime
+            | AddressVerdict::PmtuBlackhole
+            | AddressVerdict::HttpFailed => true,
             AddressVerdict::RefusedByPolicy
             | AddressVerdict::FamilyUnavailable
             | AddressVerdict::Ok
@@ -130,26 +136,24 @@ fn row(topology: &Topology, vantage: &VantageJudgement, state: &VantageState, ru
     let enough = vantage.may_accuse()
         && run.confirmed_at.is_some_and(|confirmed_at| controls_passed_since(topology, state, confirmed_at));
     let if_enough = |verdict| if enough { verdict } else { AddressVerdict::Unmeasured };
-    match run.outcome {
-        ConnectionOutcome::RefusedByPolicy => AddressVerdict::RefusedByPolicy,
-        ConnectionOutcome::FamilyUnavailable => AddressVerdict::FamilyUnavailable,
-        ConnectionOutcome::OwnTrouble => AddressVerdict::Unmeasured,
-        ConnectionOutcome::TlsOk if vantage.may_prove() => AddressVerdict::Ok,
-        ConnectionOutcome::TcpOk if vantage.may_prove() && !vantage.intercepted() => AddressVerdict::OkUnproven,
-        ConnectionOutcome::TlsOk | ConnectionOutcome::TcpOk => AddressVerdict::Unmeasured,
+    let middlebox = vantage.intercepted();
+    match run.outcome.group() {
+        Group::Refused => AddressVerdict::RefusedByPolicy,
+        Group::Own if run.outcome == Outcome::FamilyUnavailable => AddressVerdict::FamilyUnavailable,
+        Group::Works if !vantage.may_prove() => AddressVerdict::Unmeasured,
+        Group::Works if run.outcome != Outcome::TcpOk => AddressVerdict::Ok,
+        Group::Works if !middlebox => AddressVerdict::OkUnproven,
         // A middlebox that accepts everything also refuses and swallows in the target's place.
-        ConnectionOutcome::Refused if vantage.intercepted() => AddressVerdict::Unmeasured,
-        ConnectionOutcome::Refused => if_enough(AddressVerdict::Refused),
-        ConnectionOutcome::Silent | ConnectionOutcome::HostUnreachable | ConnectionOutcome::NetUnreachable => {
-            if vantage.intercepted() { AddressVerdict::Unmeasured } else { if_enough(AddressVerdict::Silent) }
-        }
-        ConnectionOutcome::TlsSilent | ConnectionOutcome::TlsReset | ConnectionOutcome::TlsAlert => {
-            // Behind such a middlebox an open port without TLS means: nothing is there.
-            if_enough(if vantage.intercepted() { AddressVerdict::Silent } else { AddressVerdict::OpenButDead })
-        }
-        ConnectionOutcome::CertificateName | ConnectionOutcome::CertificateAuthority => {
-            if_enough(AddressVerdict::Impostor)
-        }
-        ConnectionOutcome::CertificateTime => if_enough(AddressVerdict::CertTime),
+        Group::Network if middlebox => AddressVerdict::Unmeasured,
+        Group::Network if run.outcome == Outcome::ConnectionRefused => if_enough(AddressVerdict::Refused),
+        Group::Network => if_enough(AddressVerdict::Silent),
+        Group::Tls if run.outcome == Outcome::PmtuBlackhole => if_enough(AddressVerdict::PmtuBlackhole),
+        // Behind such a middlebox an open port without TLS means: nothing is there.
+        Group::Tls if middlebox => if_enough(AddressVerdict::Silent),
+        Group::Tls => if_enough(AddressVerdict::OpenButDead),
+        Group::Certificate if run.outcome.is_certificate_time() => if_enough(AddressVerdict::CertTime),
+        Group::Certificate => if_enough(AddressVerdict::Impostor),
+        Group::Http => if_enough(AddressVerdict::HttpFailed),
+        Group::Works | Group::Own | Group::Reply | Group::Dns | Group::Record => AddressVerdict::Unmeasured,
     }
 }

@@ -87,8 +87,19 @@ pub struct Canary {
 /// A control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
+    /// What is right for it.
+    pub kind: ControlKind,
+}
+
+/// What is right for a control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ControlKind {
+    /// Must be reached.
+    Positive,
     /// Must stay silent; exposes middleboxes that accept everything.
-    pub negative: bool,
+    Negative,
+    /// A plain HTTP question that must get status 204; exposes captive portals.
+    Captive,
 }
 
 /// A machine of ours.

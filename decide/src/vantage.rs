@@ -4,18 +4,19 @@
 //! |---|---|---|---|---|
 //! | 1 | no report for `silent_after`, counted from when the coordinator could hear | silent | no | no |
 //! | 2 | no control measured lately | unmeasured | no | yes |
-//! | 3 | no positive control reached | uplink down | no | yes |
-//! | 4 | the negative control answered | intercepted | only from TLS up | only from TLS up |
-//! | 5 | a minority of the controls reached | degraded | no | yes |
-//! | 6 | else | ok | yes | yes |
+//! | 3 | the captive-portal question got an HTTP answer other than 204 | captive | no | no |
+//! | 4 | no positive control reached | uplink down | no | yes |
+//! | 5 | the negative control answered | intercepted | only from TLS up | only from TLS up |
+//! | 6 | a minority of the controls reached | degraded | no | yes |
+//! | 7 | else | ok | yes | yes |
 
 use serde::{Deserialize, Serialize};
 
-use crate::fold::{Fold, Says, VantageState, says};
+use crate::fold::{Fold, VantageState};
 use crate::names::{ControlName, VantageName};
-use crate::observation::ObservationId;
+use crate::observation::{ObservationId, Outcome, Says};
 use crate::time::Timestamp;
-use crate::topology::Topology;
+use crate::topology::{ControlKind, Topology};
 use crate::verdict::{FleetVerdict, VantageVerdict};
 
 /// A vantage's standing, with what decided.
@@ -41,6 +42,7 @@ impl VantageJudgement {
             VantageVerdict::Ok | VantageVerdict::Intercepted => true,
             VantageVerdict::Silent
             | VantageVerdict::Unmeasured
+            | VantageVerdict::Captive
             | VantageVerdict::UplinkDown
             | VantageVerdict::Degraded => false,
         }
@@ -50,7 +52,7 @@ impl VantageJudgement {
     #[must_use]
     pub fn may_prove(&self) -> bool {
         match self.verdict {
-            VantageVerdict::Silent => false,
+            VantageVerdict::Silent | VantageVerdict::Captive => false,
             VantageVerdict::Ok
             | VantageVerdict::Intercepted
             | VantageVerdict::Unmeasured
@@ -83,24 +85,28 @@ pub fn judge(topology: &Topology, fold: &Fold, name: &VantageName, now: Timestam
         return judgement;
     }
     let control_fresh_for = policy.control_every * 5 / 2;
-    let mut intercepted = false;
+    let (mut intercepted, mut captive) = (false, false);
     let mut positives = 0_usize;
     for (control, kind) in &topology.controls {
-        positives += usize::from(!kind.negative);
+        positives += usize::from(kind.kind == ControlKind::Positive);
         let Some(result) = state.controls.get(control).filter(|c| now.since(c.at) <= control_fresh_for) else {
             continue;
         };
         judgement.evidence.push(result.id);
-        match (kind.negative, says(result.outcome)) {
-            (true, Says::Usable) => intercepted = true,
-            (true, Says::Failed | Says::Nothing) => {}
-            (false, Says::Usable) => judgement.controls_reached.push(control.clone()),
-            (false, Says::Failed | Says::Nothing) => judgement.controls_failed.push(control.clone()),
+        match (kind.kind, result.outcome.says()) {
+            (ControlKind::Negative, Says::Works) => intercepted = true,
+            (ControlKind::Captive, Says::Fails) => captive = answered_by_another(result.outcome),
+            (ControlKind::Negative, Says::Fails) | (ControlKind::Captive, Says::Works) => {}
+            (ControlKind::Negative | ControlKind::Captive, Says::Nothing) => {}
+            (ControlKind::Positive, Says::Works) => judgement.controls_reached.push(control.clone()),
+            (ControlKind::Positive, Says::Fails | Says::Nothing) => judgement.controls_failed.push(control.clone()),
         }
     }
     let (reached, failed) = (judgement.controls_reached.len(), judgement.controls_failed.len());
     judgement.verdict = if state.last_report_at.is_none() || (positives > 0 && reached + failed == 0) {
         VantageVerdict::Unmeasured
+    } else if captive {
+        VantageVerdict::Captive
     } else if positives > 0 && reached == 0 {
         VantageVerdict::UplinkDown
     } else if intercepted {
@@ -113,12 +119,17 @@ pub fn judge(topology: &Topology, fold: &Fold, name: &VantageName, now: Timestam
     judgement
 }
 
+/// A captive portal answers in the target's place with a page of its own or a way to it (RFC 8952, 1).
+fn answered_by_another(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::HttpStatus | Outcome::HttpRedirect | Outcome::HttpUnsupported | Outcome::HttpThrottled)
+}
+
 /// Whether the vantage's uplink was shown to work at or after `moment`: the closing half of the
 /// sandwich around a run of failures. Needs half of the positive controls; true when none is
 /// configured.
 #[must_use]
 pub fn controls_passed_since(topology: &Topology, state: &VantageState, moment: Timestamp) -> bool {
-    let positives = topology.controls.iter().filter(|(_, kind)| !kind.negative);
+    let positives = topology.controls.iter().filter(|(_, control)| control.kind == ControlKind::Positive);
     let total = positives.clone().count();
     let passed = positives
         .filter_map(|(name, _)| state.controls.get(name))
@@ -137,6 +148,7 @@ pub fn judge_fleet<'a>(judgements: impl Iterator<Item = &'a VantageJudgement>) -
             VantageVerdict::UplinkDown => cut_off += 1,
             // One that has not measured its controls yet says nothing about the fleet.
             VantageVerdict::Unmeasured
+            | VantageVerdict::Captive
             | VantageVerdict::Intercepted
             | VantageVerdict::Degraded
             | VantageVerdict::Ok => others += 1,

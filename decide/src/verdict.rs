@@ -11,6 +11,8 @@ word_enum! {
         Silent = "vantage_silent",
         /// Reports, but no control was measured lately: it has not earned its vote.
         Unmeasured = "vantage_unmeasured",
+        /// The captive-portal question was answered by somebody else.
+        Captive = "vantage_captive",
         /// No positive control was reached: an island.
         UplinkDown = "vantage_uplink_down",
         /// The negative control answered: something accepts every connection.
@@ -43,6 +45,10 @@ word_enum! {
         Impostor = "addr_impostor",
         /// Certificate expired or not yet valid.
         CertTime = "addr_cert_time",
+        /// TLS hangs, and completes with small segments.
+        PmtuBlackhole = "addr_pmtu_blackhole",
+        /// An HTTP answer other than expected, or none.
+        HttpFailed = "addr_http_failed",
         /// Not measured, stale, or too few agreeing probes.
         Unmeasured = "addr_unmeasured",
     }
@@ -71,6 +77,8 @@ word_enum! {
         FamilyUnusable = "answer_family_unusable",
         /// NOERROR without an address.
         Empty = "answer_empty",
+        /// NOERROR with a CNAME that leads to no address.
+        DanglingCname = "answer_dangling_cname",
         /// Some addresses proven, some dead.
         PartlyDead = "answer_partly_dead",
         /// Proven, and disjoint from another vantage's proven answer; no fault.
@@ -102,6 +110,7 @@ impl AnswerVerdict {
             | Self::Private
             | Self::FamilyUnusable
             | Self::Empty
+            | Self::DanglingCname
             | Self::Impostor
             | Self::UnroutableHere
             | Self::DeadEverywhere => false,

@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::fold::{Fold, Says, says};
+use crate::fold::Fold;
 use crate::judge::{Judgement, live_resolver};
 use crate::names::{DomainName, VantageName};
-use crate::observation::{Family, ObservationId, ResolutionOutcome, Target};
+use crate::observation::{Family, ObservationId, Outcome, Says, Target};
 use crate::plan::{PlanPurpose, PlanRecord};
 use crate::time::Timestamp;
 use crate::topology::Topology;
@@ -109,7 +109,7 @@ fn sees(
     let answer = [Family::V4, Family::V6]
         .into_iter()
         .filter_map(|family| state.answers.get(&(name.clone(), live.clone(), family)))
-        .find(|answer| answer.outcome == ResolutionOutcome::Answered && answer.at >= applied_at)?;
+        .find(|answer| answer.outcome == Outcome::Answered && answer.at >= applied_at)?;
     // A pin or a repoint must be served as it is; after an unpin the native answer is what it is.
     if change.sets().is_some_and(|sets| !answer.addresses.is_subset(sets.as_set())) {
         return None;
@@ -117,7 +117,7 @@ fn sees(
     let used = answer.addresses.iter().find_map(|address| {
         let run = state.reach.get(&(Target::Name(name.clone()), *address))?;
         let (at, id) = run.last_success?;
-        (at >= applied_at && says(run.outcome) == Says::Usable).then_some((at, id))
+        (at >= applied_at && run.outcome.says() == Says::Works).then_some((at, id))
     });
     if used.is_none() && record.plan.purpose != PlanPurpose::Rollback {
         return None;

@@ -45,7 +45,7 @@ pub(crate) fn topology() -> Topology {
     };
     let resolver = |transport, role| Resolver { transport, role };
     let node = |address: &str| Node { address: n(address), port: 443, tls: true };
-    let control = |negative| Control { negative };
+    let control = |negative| Control { kind: if negative { ControlKind::Negative } else { ControlKind::Positive } };
     Topology {
         vantages: BTreeMap::from([
             (n(BRANCH), place("isp-rt", true)),
@@ -208,8 +208,7 @@ impl Rig {
     }
 
     pub(crate) fn connect(&mut self, vantage: &'static str, target: Target, address: IpAddr) {
-        let outcome =
-            if self.world.reaches(vantage, address) { ConnectionOutcome::TlsOk } else { ConnectionOutcome::Silent };
+        let outcome = if self.world.reaches(vantage, address) { Outcome::TlsOk } else { Outcome::Silent };
         self.observe(
             vantage,
             Fact::Connection(Connection { target, address, port: 443, outcome, attempts: 2, attempts_connected: 0 }),
@@ -224,7 +223,7 @@ impl Rig {
                 name: n(name),
                 resolver: n(resolver),
                 family: Family::V4,
-                outcome: ResolutionOutcome::Answered,
+                outcome: Outcome::Answered,
                 addresses: addresses.iter().copied().collect(),
                 ttl_s: 5,
             }),
@@ -237,7 +236,7 @@ impl Rig {
     pub(crate) fn controls(&mut self, vantage: &'static str) {
         let up = !self.world.island.contains(vantage);
         for (control, outcome) in [("control-a", up), ("control-b", up), ("control-c", up), ("negative", false)] {
-            let outcome = if outcome { ConnectionOutcome::TlsOk } else { ConnectionOutcome::Silent };
+            let outcome = if outcome { Outcome::TlsOk } else { Outcome::Silent };
             self.observe(vantage, Fact::ControlCheck(ControlCheck { control: n(control), outcome }));
         }
     }

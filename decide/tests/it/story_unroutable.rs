@@ -65,7 +65,7 @@ fn never_on_fewer_than_three_failures_over_three_seconds() {
         .filter(|o| {
             matches!(&o.fact, parallax_decide::observation::Fact::Connection(c)
             if c.address == n::<std::net::IpAddr>("8.6.112.0")
-                && c.outcome == parallax_decide::observation::ConnectionOutcome::Silent)
+                && c.outcome == parallax_decide::observation::Outcome::Silent)
         })
         .collect();
     assert!(failures.len() >= 3);

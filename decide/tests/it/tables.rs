@@ -6,7 +6,7 @@ use parallax_decide::observation::*;
 use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, NodeVerdict, VantageVerdict};
 use std::net::IpAddr;
 
-fn resolution(outcome: ResolutionOutcome, addresses: &[&str]) -> Fact {
+fn resolution(outcome: Outcome, addresses: &[&str]) -> Fact {
     Fact::Resolution(Resolution {
         name: n(CDNJS),
         resolver: n("live"),
@@ -17,7 +17,7 @@ fn resolution(outcome: ResolutionOutcome, addresses: &[&str]) -> Fact {
     })
 }
 
-fn connection(address: &str, outcome: ConnectionOutcome) -> Fact {
+fn connection(address: &str, outcome: Outcome) -> Fact {
     let target = Target::Name(n::<DomainName>(CDNJS));
     Fact::Connection(Connection { target, address: n(address), port: 443, outcome, attempts: 4, attempts_connected: 0 })
 }
@@ -41,11 +41,14 @@ fn answer(facts: &[Fact], times: usize) -> AnswerVerdict {
 
 #[test]
 fn answers_without_addresses_need_enough_agreeing_probes() {
-    use ResolutionOutcome as R;
+    use Outcome as R;
     for (outcome, verdict) in [
         (R::Servfail, AnswerVerdict::Servfail),
         (R::Refused, AnswerVerdict::Refused),
         (R::OtherRcode, AnswerVerdict::Refused),
+        (R::Formerr, AnswerVerdict::Refused),
+        (R::Referral, AnswerVerdict::Refused),
+        (R::DanglingCname, AnswerVerdict::DanglingCname),
         (R::Nxdomain, AnswerVerdict::CanaryGone),
         (R::Empty, AnswerVerdict::Empty),
     ] {
@@ -53,20 +56,18 @@ fn answers_without_addresses_need_enough_agreeing_probes() {
         assert_eq!(answer(&[resolution(outcome, &[])], 3), AnswerVerdict::InsufficientEvidence, "{outcome} over 2 s");
         assert_eq!(answer(&[resolution(outcome, &[])], 4), verdict, "{outcome} over 3 s");
     }
-    for outcome in
-        [R::Timeout, R::Unreachable, R::TlsFailed, R::HttpFailed, R::Malformed, R::OwnTrouble, R::RefusedByPolicy]
-    {
+    for outcome in R::ALL.iter().copied().filter(|outcome| outcome.fits(Kind::Resolution) && !outcome.is_reply()) {
         assert_eq!(answer(&[resolution(outcome, &[])], 4), AnswerVerdict::NotObtained, "{outcome}");
     }
 }
 
 #[test]
 fn nxdomain_only_here_is_denied() {
-    let mut elsewhere = resolution(ResolutionOutcome::Answered, &["104.26.6.10"]);
+    let mut elsewhere = resolution(Outcome::Answered, &["104.26.6.10"]);
     if let Fact::Resolution(other) = &mut elsewhere {
         other.resolver = n("doh-cf");
     }
-    assert_eq!(answer(&[resolution(ResolutionOutcome::Nxdomain, &[]), elsewhere], 4), AnswerVerdict::Denied);
+    assert_eq!(answer(&[resolution(Outcome::Nxdomain, &[]), elsewhere], 4), AnswerVerdict::Denied);
 }
 
 #[test]
@@ -77,8 +78,8 @@ fn block_pages_are_named_and_never_contacted() {
         (&["10.10.34.35"], AnswerVerdict::Private),
         (&["127.0.0.1"], AnswerVerdict::Private),
     ] {
-        assert_eq!(answer(&[resolution(ResolutionOutcome::Answered, addresses)], 4), verdict);
-        let rig = rounds(&[resolution(ResolutionOutcome::Answered, addresses)], 4);
+        assert_eq!(answer(&[resolution(Outcome::Answered, addresses)], 4), verdict);
+        let rig = rounds(&[resolution(Outcome::Answered, addresses)], 4);
         let asks = parallax_decide::wanted::wanted(&rig.topology, &rig.judge());
         assert!(asks.iter().all(|ask| parallax_decide::address::special_purpose(ask.address).is_none()), "{asks:?}");
     }
@@ -86,22 +87,25 @@ fn block_pages_are_named_and_never_contacted() {
 
 #[test]
 fn addresses_by_outcome() {
-    use ConnectionOutcome as C;
-    let answered = resolution(ResolutionOutcome::Answered, &["104.26.6.10"]);
-    for outcome in C::ALL {
+    use Outcome as C;
+    let answered = resolution(Outcome::Answered, &["104.26.6.10"]);
+    for outcome in C::ALL.iter().filter(|outcome| outcome.fits(Kind::Connection)) {
         let rig = rounds(&[answered.clone(), connection("104.26.6.10", *outcome)], 5);
         let key = (n(BRANCH), Target::Name(n(CDNJS)), n::<IpAddr>("104.26.6.10"));
-        let expected = match outcome {
-            C::TlsOk => AddressVerdict::Ok,
-            C::TcpOk => AddressVerdict::OkUnproven,
-            C::Refused => AddressVerdict::Refused,
-            C::Silent | C::HostUnreachable | C::NetUnreachable => AddressVerdict::Silent,
-            C::TlsSilent | C::TlsReset | C::TlsAlert => AddressVerdict::OpenButDead,
-            C::CertificateName | C::CertificateAuthority => AddressVerdict::Impostor,
-            C::CertificateTime => AddressVerdict::CertTime,
-            C::FamilyUnavailable => AddressVerdict::FamilyUnavailable,
-            C::OwnTrouble => AddressVerdict::Unmeasured,
-            C::RefusedByPolicy => AddressVerdict::RefusedByPolicy,
+        let expected = match (outcome, outcome.group()) {
+            (C::TcpOk, _) => AddressVerdict::OkUnproven,
+            (_, Group::Works) => AddressVerdict::Ok,
+            (C::ConnectionRefused, _) => AddressVerdict::Refused,
+            (_, Group::Network) => AddressVerdict::Silent,
+            (C::PmtuBlackhole, _) => AddressVerdict::PmtuBlackhole,
+            (_, Group::Tls) => AddressVerdict::OpenButDead,
+            (C::CertificateExpired | C::CertificateNotYetValid, _) => AddressVerdict::CertTime,
+            (_, Group::Certificate) => AddressVerdict::Impostor,
+            (_, Group::Http) => AddressVerdict::HttpFailed,
+            (C::FamilyUnavailable, _) => AddressVerdict::FamilyUnavailable,
+            (_, Group::Refused) => AddressVerdict::RefusedByPolicy,
+            (_, Group::Own) => AddressVerdict::Unmeasured,
+            (_, Group::Reply | Group::Dns | Group::Record) => unreachable!("no connection ends so"),
         };
         assert_eq!(rig.judge().reach[&key].verdict, expected, "{outcome}");
     }
@@ -109,14 +113,14 @@ fn addresses_by_outcome() {
 
 #[test]
 fn answers_by_addresses() {
-    use ConnectionOutcome as C;
-    let two = resolution(ResolutionOutcome::Answered, &["104.26.6.10", "104.26.7.10"]);
+    use Outcome as C;
+    let two = resolution(Outcome::Answered, &["104.26.6.10", "104.26.7.10"]);
     let case = |a, b| answer(&[two.clone(), connection("104.26.6.10", a), connection("104.26.7.10", b)], 5);
     assert_eq!(case(C::TlsOk, C::TlsOk), AnswerVerdict::Ok);
     assert_eq!(case(C::TlsOk, C::Silent), AnswerVerdict::PartlyDead);
     assert_eq!(case(C::CertificateName, C::CertificateAuthority), AnswerVerdict::Impostor);
     assert_eq!(case(C::FamilyUnavailable, C::FamilyUnavailable), AnswerVerdict::FamilyUnusable);
-    assert_eq!(case(C::Silent, C::Refused), AnswerVerdict::InsufficientEvidence, "nobody to compare with");
+    assert_eq!(case(C::Silent, C::ConnectionRefused), AnswerVerdict::InsufficientEvidence, "nobody to compare with");
     assert_eq!(case(C::Silent, C::OwnTrouble), AnswerVerdict::InsufficientEvidence, "own trouble is not the target's");
 }
 
@@ -126,7 +130,7 @@ fn failures_without_a_control_after_them_do_not_accuse() {
     rig.controls(BRANCH);
     for _ in 0..5 {
         rig.now = rig.now.plus(std::time::Duration::from_secs(1));
-        rig.observe(BRANCH, connection("104.26.6.10", ConnectionOutcome::Silent));
+        rig.observe(BRANCH, connection("104.26.6.10", Outcome::Silent));
     }
     let key = (n(BRANCH), Target::Name(n(CDNJS)), n::<IpAddr>("104.26.6.10"));
     assert_eq!(rig.judge().reach[&key].verdict, AddressVerdict::Unmeasured, "the uplink may have died meanwhile");
@@ -137,7 +141,7 @@ fn failures_without_a_control_after_them_do_not_accuse() {
 #[test]
 fn vantages_by_controls() {
     let check = |control: &str, ok| {
-        let outcome = if ok { ConnectionOutcome::TlsOk } else { ConnectionOutcome::Silent };
+        let outcome = if ok { Outcome::TlsOk } else { Outcome::Silent };
         Fact::ControlCheck(ControlCheck { control: n(control), outcome })
     };
     for (a, b, c, negative, verdict) in [
@@ -155,25 +159,42 @@ fn vantages_by_controls() {
         assert_eq!(rig.judge().vantages[&n(BRANCH)].verdict, verdict);
     }
     let mut rig = Rig::new(World::well());
+    rig.topology.controls.insert(
+        n("portal"),
+        parallax_decide::topology::Control { kind: parallax_decide::topology::ControlKind::Captive },
+    );
+    for control in ["control-a", "control-b", "control-c"] {
+        rig.observe(BRANCH, check(control, true));
+    }
+    for (outcome, verdict) in [
+        (Outcome::HttpOk, VantageVerdict::Ok),
+        (Outcome::HttpStatus, VantageVerdict::Captive),
+        (Outcome::HttpRedirect, VantageVerdict::Captive),
+        (Outcome::Silent, VantageVerdict::Ok),
+    ] {
+        rig.observe(BRANCH, Fact::ControlCheck(ControlCheck { control: n("portal"), outcome }));
+        assert_eq!(rig.judge().vantages[&n(BRANCH)].verdict, verdict, "{outcome}");
+    }
+    let mut rig = Rig::new(World::well());
     assert_eq!(rig.judge().vantages[&n(BRANCH)].verdict, VantageVerdict::Unmeasured, "it had no time to speak yet");
     rig.now = rig.now.plus(std::time::Duration::from_secs(13));
     assert_eq!(rig.judge().vantages[&n(BRANCH)].verdict, VantageVerdict::Silent);
-    rig.observe(BRANCH, connection("104.26.6.10", ConnectionOutcome::TlsOk));
+    rig.observe(BRANCH, connection("104.26.6.10", Outcome::TlsOk));
     assert_eq!(rig.judge().vantages[&n(BRANCH)].verdict, VantageVerdict::Unmeasured);
 }
 
 #[test]
 fn intercepted_vantages_prove_only_by_tls() {
     let mut facts = vec![
-        Fact::ControlCheck(ControlCheck { control: n("control-a"), outcome: ConnectionOutcome::TlsOk }),
-        Fact::ControlCheck(ControlCheck { control: n("control-b"), outcome: ConnectionOutcome::TlsOk }),
-        Fact::ControlCheck(ControlCheck { control: n("negative"), outcome: ConnectionOutcome::TcpOk }),
+        Fact::ControlCheck(ControlCheck { control: n("control-a"), outcome: Outcome::TlsOk }),
+        Fact::ControlCheck(ControlCheck { control: n("control-b"), outcome: Outcome::TlsOk }),
+        Fact::ControlCheck(ControlCheck { control: n("negative"), outcome: Outcome::TcpOk }),
     ];
     let key = (n(BRANCH), Target::Name(n(CDNJS)), n::<IpAddr>("104.26.6.10"));
     for (outcome, verdict) in [
-        (ConnectionOutcome::TcpOk, AddressVerdict::Unmeasured),
-        (ConnectionOutcome::TlsOk, AddressVerdict::Ok),
-        (ConnectionOutcome::TlsSilent, AddressVerdict::Silent),
+        (Outcome::TcpOk, AddressVerdict::Unmeasured),
+        (Outcome::TlsOk, AddressVerdict::Ok),
+        (Outcome::TlsSilent, AddressVerdict::Silent),
     ] {
         facts.insert(0, connection("104.26.6.10", outcome));
         let mut rig = Rig::new(World::well());
@@ -190,12 +211,12 @@ fn intercepted_vantages_prove_only_by_tls() {
 
 #[test]
 fn nodes_by_what_the_accusers_agree_on() {
-    use ConnectionOutcome as C;
+    use Outcome as C;
     for (outcome, verdict) in [
-        (C::Refused, NodeVerdict::RefusingEverywhere),
+        (C::ConnectionRefused, NodeVerdict::RefusingEverywhere),
         (C::TlsSilent, NodeVerdict::OpenButDead),
         (C::CertificateName, NodeVerdict::ImpostorEverywhere),
-        (C::CertificateTime, NodeVerdict::CertInvalidEverywhere),
+        (C::CertificateExpired, NodeVerdict::CertInvalidEverywhere),
         (C::Silent, NodeVerdict::DeadEverywhere),
         (C::OwnTrouble, NodeVerdict::InsufficientEvidence),
         (C::TlsOk, NodeVerdict::Ok),
