@@ -7,6 +7,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use http::Uri;
+use http::uri::PathAndQuery;
+
 use crate::probe::Limits;
 use crate::probe::doh::DohEndpoint;
 use parallax_decide::names::{ControlName, DomainName, NodeName, ResolverName, VantageName};
@@ -31,6 +34,30 @@ pub struct Assignment {
     pub nodes: Vec<Node>,
     /// How often and how long.
     pub schedule: Schedule,
+    /// What endpoint checks ask.
+    pub questions: Questions,
+    /// Where probes come from.
+    pub source: Source,
+}
+
+/// The three questions of an endpoint check; `None`: not asked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Questions {
+    /// A name that exists and has an A record.
+    pub known: Option<DomainName>,
+    /// Unsigned wildcard zone: any label in it exists, and none is in a cache.
+    pub freshness_zone: Option<DomainName>,
+    /// A random label below this name does not exist.
+    pub missing_zone: Option<DomainName>,
+}
+
+/// Where probes come from; nothing given: the kernel chooses.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Source {
+    /// At most one address of each family.
+    pub addresses: Vec<IpAddr>,
+    /// Network interface.
+    pub interface: Option<String>,
 }
 
 /// A resolver to ask.
@@ -49,6 +76,11 @@ pub enum Transport {
     Live,
     /// UDP, then TCP when truncated.
     Plain {
+        /// Where.
+        server: SocketAddr,
+    },
+    /// TCP alone.
+    Tcp {
         /// Where.
         server: SocketAddr,
     },
@@ -74,6 +106,21 @@ pub struct Canary {
     pub tls: bool,
     /// Ask only the live resolver.
     pub live_only: bool,
+    /// What to do after TLS.
+    pub http: Option<HttpCheck>,
+    /// Validate the answer (RFC 4035) from the root's keys.
+    pub validate: bool,
+}
+
+/// A request after TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpCheck {
+    /// Path and query.
+    pub path: PathAndQuery,
+    /// Statuses that are right; empty: any from 200 to 399.
+    pub statuses: Vec<u16>,
+    /// Read at least this much of the body, in bytes; 0: the status is enough.
+    pub read_bytes: u32,
 }
 
 /// A control of the vantage itself.
@@ -81,14 +128,32 @@ pub struct Canary {
 pub struct Control {
     /// Its name in the configuration.
     pub name: ControlName,
-    /// Address.
-    pub address: IpAddr,
-    /// TCP port.
-    pub port: u16,
+    /// What is tried, and what is right.
+    pub trial: Trial,
+}
+
+/// What a control tries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trial {
+    /// Must be reached.
+    Positive {
+        /// Where.
+        at: SocketAddr,
+        /// TLS server name; `None`: TCP only.
+        server_name: Option<String>,
+    },
     /// Must stay silent.
-    pub negative: bool,
-    /// TLS server name; `None`: TCP only.
-    pub server_name: Option<String>,
+    Negative {
+        /// Where.
+        at: SocketAddr,
+    },
+    /// Plain HTTP GET that must give status 204.
+    Captive {
+        /// The whole http URL.
+        url: Uri,
+        /// Address to ask; `None`: the host is looked up at the live resolver.
+        address: Option<IpAddr>,
+    },
 }
 
 /// A machine to try.
@@ -102,6 +167,8 @@ pub struct Node {
     pub port: u16,
     /// TLS server name; `None`: TCP only.
     pub server_name: Option<String>,
+    /// What to do after TLS.
+    pub http: Option<HttpCheck>,
 }
 
 /// How often and how long.
@@ -121,6 +188,8 @@ pub struct Schedule {
     pub limits: Limits,
     /// Gap before each confirming probe.
     pub burst_gaps: Vec<Duration>,
+    /// Random delay of each start, at most, in thousandths of the interval.
+    pub jitter_permille: u32,
 }
 
 /// Why an assignment is not taken.

@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use parallax_decide::names::ResolverName;
-use parallax_decide::observation::Target;
-
-use crate::measured::Said;
+use parallax_decide::observation::{Says, Target};
 
 /// Most subjects remembered as failing; beyond this the memory is cleared, which costs a few
 /// more probes and no finding.
@@ -39,17 +37,17 @@ enum Burst {
 impl Bursts {
     /// Notes a scheduled outcome; whether a burst shall start now.
     #[must_use]
-    pub fn starts(&mut self, subject: &Subject, said: Said) -> bool {
+    pub fn starts(&mut self, subject: &Subject, said: Says) -> bool {
         match said {
-            Said::Nothing => return false,
-            Said::Works => {
+            Says::Nothing => return false,
+            Says::Works => {
                 // A running burst sees its own success soon; until then the subject stays noted.
                 if self.failing.get(subject) == Some(&Burst::Done) {
                     self.failing.remove(subject);
                 }
                 return false;
             }
-            Said::Fails => {}
+            Says::Fails => {}
         }
         if self.failing.contains_key(subject) {
             return false;
@@ -82,24 +80,24 @@ mod tests {
     #[test]
     fn a_burst_starts_with_the_first_failure_alone() {
         let mut bursts = Bursts::default();
-        assert!(!bursts.starts(&subject(0), Said::Works));
-        assert!(bursts.starts(&subject(0), Said::Fails));
-        assert!(!bursts.starts(&subject(0), Said::Fails), "it runs");
-        assert!(bursts.starts(&subject(5), Said::Fails), "another address has its own");
+        assert!(!bursts.starts(&subject(0), Says::Works));
+        assert!(bursts.starts(&subject(0), Says::Fails));
+        assert!(!bursts.starts(&subject(0), Says::Fails), "it runs");
+        assert!(bursts.starts(&subject(5), Says::Fails), "another address has its own");
         bursts.ended(&subject(0), false);
-        assert!(!bursts.starts(&subject(0), Said::Fails), "it stays down");
-        assert!(!bursts.starts(&subject(0), Said::Nothing));
-        assert!(!bursts.starts(&subject(0), Said::Fails), "own trouble in between was no success");
-        assert!(!bursts.starts(&subject(0), Said::Works));
-        assert!(bursts.starts(&subject(0), Said::Fails), "it was up in between");
+        assert!(!bursts.starts(&subject(0), Says::Fails), "it stays down");
+        assert!(!bursts.starts(&subject(0), Says::Nothing));
+        assert!(!bursts.starts(&subject(0), Says::Fails), "own trouble in between was no success");
+        assert!(!bursts.starts(&subject(0), Says::Works));
+        assert!(bursts.starts(&subject(0), Says::Fails), "it was up in between");
     }
 
     #[test]
     fn a_burst_that_saw_a_success_may_start_again() {
         let mut bursts = Bursts::default();
-        assert!(bursts.starts(&subject(0), Said::Fails));
+        assert!(bursts.starts(&subject(0), Says::Fails));
         bursts.ended(&subject(0), true);
-        assert!(bursts.starts(&subject(0), Said::Fails));
+        assert!(bursts.starts(&subject(0), Says::Fails));
     }
 
     #[test]
@@ -108,7 +106,7 @@ mod tests {
         for number in 0..FAILING_MAX as u32 + 10 {
             let subject =
                 Subject::Connection(Target::Name("a.example".parse().unwrap()), IpAddr::from(number.to_be_bytes()));
-            let _ = bursts.starts(&subject, Said::Fails);
+            let _ = bursts.starts(&subject, Says::Fails);
             bursts.ended(&subject, false);
         }
         assert!(bursts.failing.len() <= FAILING_MAX);

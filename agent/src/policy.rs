@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, PoisonError};
 
 use parallax_decide::address::special_purpose;
+use parallax_decide::observation::Outcome;
 
 use crate::clock::{self, Instant};
 use crate::local::Allow;
@@ -42,6 +43,18 @@ pub enum Denial {
     /// The owner's limit a minute is used up: own trouble, says nothing about the address.
     #[error("the owner's limit a minute is used up; raise allow.connections_per_minute or questions_per_minute")]
     Rate,
+}
+
+impl Denial {
+    /// The outcome of what was left out because of it.
+    #[must_use]
+    pub fn outcome(self) -> Outcome {
+        match self {
+            Self::Special(..) => Outcome::SpecialAddress,
+            Self::Port(_) => Outcome::RefusedByPolicy,
+            Self::Rate => Outcome::RateLimited,
+        }
+    }
 }
 
 /// The owner's policy with its counters.

@@ -39,7 +39,7 @@ impl Recorder {
     /// Records a fact that was measured just now. A disk that does not take it costs the fact, not
     /// the probing; the hole in the numbers tells the coordinator.
     pub fn record(&self, reason: Reason, measured: &Measured) {
-        tracing::debug!(fact = ?measured.fact, duration_us = clock::micros(measured.duration), "measured");
+        tracing::debug!(what = ?measured.what, duration_us = clock::micros(measured.duration), "measured");
         let observation = wire::observation(reason, measured);
         let appended = self.spool().append(clock::boottime_ms(), &observation);
         match appended {

@@ -119,7 +119,7 @@ impl Rounds {
                 for resolver in &assignment.resolvers {
                     match resolver.transport {
                         Transport::Live => {}
-                        Transport::Plain { .. } | Transport::Dot { .. } | Transport::Doh(_) => {
+                        Transport::Plain { .. } | Transport::Tcp { .. } | Transport::Dot { .. } | Transport::Doh(_) => {
                             skipped +=
                                 self.spawn(kind, resolver.name.as_str(), Self::endpoint, assignment, resolver.clone());
                         }

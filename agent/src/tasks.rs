@@ -9,14 +9,14 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use parallax_decide::names::{DomainName, ResolverName};
-use parallax_decide::observation::{Fact, Family, Purpose, Target};
+use parallax_decide::observation::{Family, Purpose, Target};
 use parallax_driver::Driver;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::assignment::Assignment;
 use crate::clock::now;
-use crate::measured::Reason;
+use crate::measured::{Reason, What};
 use crate::pins::{Order, Outcome, Pins, Report};
 use crate::probe::message::Question;
 use crate::probe::tried::Tried;
@@ -202,9 +202,15 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
         let question = Question { name, family: Family::V4 };
         let measured = resolution::resolve(&self.rounds.site, limits, resolver, &question).await;
         self.recorder.record(reason, &measured);
-        let addresses = match measured.fact {
-            Fact::Resolution(resolution) if connect => resolution.addresses,
-            Fact::Resolution(_) | Fact::Connection(_) | Fact::EndpointCheck(_) | Fact::ControlCheck(_) => Vec::new(),
+        let addresses = match measured.what {
+            What::Resolution(resolution, _) if connect => resolution.addresses,
+            What::Resolution(..)
+            | What::Connection(..)
+            | What::EndpointCheck(..)
+            | What::ControlCheck(..)
+            | What::Path(..)
+            | What::Loss(..)
+            | What::Missed(..) => Vec::new(),
         };
         let mut connections = FuturesUnordered::new();
         for address in addresses {
@@ -217,7 +223,7 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
     async fn measure(&self, reason: Reason, tried: Tried, limits: Limits) {
         // Never closed. Waiting is bounded by the task's deadline.
         let Ok(_place) = self.probes.acquire().await else { return };
-        let (measured, _) = tried.measure(&self.rounds.site, &limits).await;
+        let measured = tried.measure(&self.rounds.site, &limits).await;
         self.recorder.record(reason, &measured);
     }
 

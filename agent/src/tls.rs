@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use parallax_decide::observation::{ConnectionOutcome, StageOutcome};
+use parallax_decide::observation::Outcome;
 use rustls::client::Resumption;
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
@@ -109,81 +109,41 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> 
 }
 
 /// How a TLS handshake failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TlsFailure {
-    /// Nothing came back.
-    Silent,
-    /// Reset or closed.
-    Reset,
-    /// The peer sent an alert, or speaks no TLS, or no TLS that we do.
-    Alert,
-    /// The certificate is for another name.
-    Name,
-    /// The certificate's authority is not known, or its chain does not verify.
-    Authority,
-    /// The certificate has expired or is not yet valid.
-    Time,
-    /// Own trouble.
-    Own,
+#[must_use]
+pub fn failure(error: &io::Error) -> Outcome {
+    let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
+        return match trouble(error) {
+            Trouble::Own => Outcome::OwnTrouble,
+            Trouble::Silent | Trouble::HostUnreachable | Trouble::NetUnreachable => Outcome::TlsSilent,
+            Trouble::Refused | Trouble::Reset => Outcome::TlsReset,
+        };
+    };
+    use rustls::Error as E;
+    if let E::InvalidCertificate(certificate) = tls {
+        return of_certificate(certificate);
+    }
+    if matches!(tls, E::FailedToGetCurrentTime | E::FailedToGetRandomBytes | E::EncryptError) {
+        return Outcome::OwnTrouble;
+    }
+    // Also a peer that speaks TLS and no version or cipher of ours.
+    if matches!(tls, E::AlertReceived(_) | E::PeerIncompatible(_) | E::PeerMisbehaved(_)) {
+        return Outcome::TlsAlert;
+    }
+    // Everything else the library says is about bytes that did arrive.
+    Outcome::TlsNotSpoken
 }
 
-impl TlsFailure {
-    /// What a handshake's error means.
-    #[must_use]
-    pub fn of(error: &io::Error) -> Self {
-        if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            use rustls::Error as E;
-            if let E::InvalidCertificate(certificate) = tls {
-                return Self::of_certificate(certificate);
-            }
-            if matches!(tls, E::FailedToGetCurrentTime | E::FailedToGetRandomBytes | E::EncryptError) {
-                return Self::Own;
-            }
-            // Everything else the library says is about bytes that did arrive.
-            return Self::Alert;
-        }
-        match trouble(error) {
-            Trouble::Own => Self::Own,
-            Trouble::Silent | Trouble::HostUnreachable | Trouble::NetUnreachable => Self::Silent,
-            Trouble::Refused | Trouble::Reset => Self::Reset,
-        }
-    }
-
-    fn of_certificate(error: &CertificateError) -> Self {
-        use CertificateError as E;
-        if matches!(error, E::NotValidForName | E::NotValidForNameContext { .. }) {
-            Self::Name
-        } else if matches!(error, E::Expired | E::ExpiredContext { .. } | E::NotValidYet | E::NotValidYetContext { .. })
-        {
-            Self::Time
-        } else {
-            Self::Authority
-        }
-    }
-
-    /// As the outcome of a connection.
-    #[must_use]
-    pub fn connection(self) -> ConnectionOutcome {
-        match self {
-            Self::Silent => ConnectionOutcome::TlsSilent,
-            Self::Reset => ConnectionOutcome::TlsReset,
-            Self::Alert => ConnectionOutcome::TlsAlert,
-            Self::Name => ConnectionOutcome::CertificateName,
-            Self::Authority => ConnectionOutcome::CertificateAuthority,
-            Self::Time => ConnectionOutcome::CertificateTime,
-            Self::Own => ConnectionOutcome::OwnTrouble,
-        }
-    }
-
-    /// As the outcome of a stage.
-    #[must_use]
-    pub fn stage(self) -> StageOutcome {
-        match self {
-            Self::Silent => StageOutcome::Timeout,
-            Self::Reset => StageOutcome::Reset,
-            Self::Alert => StageOutcome::Alert,
-            Self::Name | Self::Authority | Self::Time => StageOutcome::Certificate,
-            Self::Own => StageOutcome::OwnTrouble,
-        }
+fn of_certificate(error: &CertificateError) -> Outcome {
+    use CertificateError as E;
+    if matches!(error, E::NotValidForName | E::NotValidForNameContext { .. }) {
+        Outcome::CertificateName
+    } else if matches!(error, E::Expired | E::ExpiredContext { .. }) {
+        Outcome::CertificateExpired
+    } else if matches!(error, E::NotValidYet | E::NotValidYetContext { .. }) {
+        Outcome::CertificateNotYetValid
+    } else if matches!(error, E::UnknownIssuer) {
+        Outcome::CertificateAuthority
+    } else {
+        Outcome::CertificateInvalid
     }
 }

@@ -26,3 +26,21 @@ pub const ADDRESSES_MAX: usize = 16;
 
 /// Longest text field on the wire, in bytes: a DNS name is at most 255 (RFC 1035, 2.3.4).
 pub const TEXT_BYTES_MAX: usize = 255;
+
+/// Most names of a CNAME chain one resolution may carry.
+pub const CHAIN_MAX: usize = 8;
+
+/// Most odd datagrams one resolution may carry, and most addresses of each.
+pub const ODD_REPLIES_MAX: usize = 4;
+
+/// Longest name server identifier that is kept, in bytes (RFC 5001 sets no limit).
+pub const NSID_BYTES_MAX: usize = 64;
+
+/// First bytes that are kept of a reply that could not be read.
+pub const FIRST_BYTES_MAX: usize = 32;
+
+/// Most own attempts one connection may carry.
+pub const ATTEMPTS_MAX: usize = 16;
+
+/// Most hops one path may carry.
+pub const HOPS_MAX: usize = 30;

@@ -8,9 +8,11 @@ use parallax_decide::names::{ControlName, DomainName, NodeName};
 use parallax_proto::v1;
 use rustls_pki_types::ServerName;
 
-use super::{Assignment, Canary, Control, Invalid, Node, Resolver, Schedule, Transport};
+use super::{
+    Assignment, Canary, Control, HttpCheck, Invalid, Node, Questions, Resolver, Schedule, Source, Transport, Trial,
+};
 use crate::probe::Limits;
-use crate::probe::doh::DohEndpoint;
+use crate::probe::doh::{DohEndpoint, Form, HttpVersion};
 
 /// Most resolvers, canaries, controls and nodes one assignment may hold, each. Far above a real
 /// network's, and small enough that a round of everything stays a few thousand packets.
@@ -18,6 +20,22 @@ pub const SUBJECTS_MAX: usize = 64;
 
 /// Most pinned addresses of one DoH endpoint.
 const ENDPOINT_ADDRESSES_MAX: usize = 4;
+
+/// Most bootstrap servers of one DoH endpoint.
+const BOOTSTRAP_MAX: usize = 3;
+
+/// Most HTTP statuses a target may expect, and most bytes of a body that are read.
+const STATUSES_MAX: usize = 16;
+const READ_BYTES_MAX: u32 = 1 << 20;
+
+/// Longest wait for an HTTP answer when the coordinator names none (computed default).
+const HTTP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Longest wait for a second UDP reply.
+const UDP_HOLD_MAX: Duration = Duration::from_secs(5);
+
+/// Most jitter, in thousandths of the interval (up to 10 %).
+const JITTER_PERMILLE_MAX: u32 = 100;
 
 /// Most own attempts of one probe.
 const ATTEMPTS_MAX: usize = 4;
@@ -63,6 +81,8 @@ impl TryFrom<&v1::Assignment> for Assignment {
             controls: wire.controls.iter().map(Control::try_from).collect::<Result<_, _>>()?,
             nodes: wire.nodes.iter().map(Node::try_from).collect::<Result<_, _>>()?,
             schedule: Schedule::try_from(schedule)?,
+            questions: wire.questions.as_ref().map_or_else(|| Ok(Questions::default()), questions)?,
+            source: wire.source.as_ref().map_or_else(|| Ok(Source::default()), source)?,
         })
     }
 }
@@ -81,6 +101,7 @@ impl TryFrom<&v1::Resolver> for Resolver {
         let transport = match wire.kind.as_ref().ok_or_else(|| invalid("its kind is not known to this agent"))? {
             Kind::Live(v1::LiveResolver {}) => Transport::Live,
             Kind::Udp(plain) => Transport::Plain { server: server(&plain.address, plain.port)? },
+            Kind::Tcp(plain) => Transport::Tcp { server: server(&plain.address, plain.port)? },
             Kind::Dot(dot) => Transport::Dot {
                 server: server(&dot.address, dot.port)?,
                 server_name: server_name(&dot.server_name)
@@ -103,10 +124,79 @@ fn doh_endpoint(wire: &v1::DohEndpoint) -> Result<DohEndpoint, &'static str> {
     let host = host.and_then(|host| server_name(host).transpose()).ok_or("its URL has no host")??;
     let addresses: Option<Vec<IpAddr>> = wire.addresses.iter().map(|bytes| address(bytes)).collect();
     let addresses = addresses.ok_or("one of its addresses has neither 4 nor 16 bytes")?;
-    if addresses.is_empty() || addresses.len() > ENDPOINT_ADDRESSES_MAX {
-        return Err("it needs 1 to 4 pinned addresses");
+    let bootstrap: Option<Vec<SocketAddr>> = wire
+        .bootstrap
+        .iter()
+        .map(|server| Some(SocketAddr::new(address(&server.address)?, port(server.port)?)))
+        .collect();
+    let bootstrap = bootstrap.ok_or("one of its bootstrap servers has no usable address or port")?;
+    if addresses.len() > ENDPOINT_ADDRESSES_MAX || bootstrap.len() > BOOTSTRAP_MAX {
+        return Err("it takes at most 4 pinned addresses and 3 bootstrap servers");
     }
-    Ok(DohEndpoint { port: url.port_u16().unwrap_or(443), url, host, addresses })
+    if addresses.is_empty() && bootstrap.is_empty() {
+        return Err("it needs pinned addresses, or bootstrap servers to find them");
+    }
+    use v1::{DohFormat, DohMethod};
+    let form = match (
+        DohFormat::try_from(wire.format).map_err(|_| "its format is not known to this agent")?,
+        DohMethod::try_from(wire.method).map_err(|_| "its method is not known to this agent")?,
+    ) {
+        (DohFormat::Json, DohMethod::Post) => return Err("the JSON form is a GET; it has no POST"),
+        (DohFormat::Json, DohMethod::Get | DohMethod::Unspecified) => Form::Json,
+        (DohFormat::Wire | DohFormat::Unspecified, DohMethod::Get) => Form::WireGet,
+        (DohFormat::Wire | DohFormat::Unspecified, DohMethod::Post | DohMethod::Unspecified) => Form::WirePost,
+    };
+    let http = match v1::HttpVersion::try_from(wire.http).map_err(|_| "its HTTP version is not known to this agent")? {
+        v1::HttpVersion::Unspecified => None,
+        v1::HttpVersion::HttpVersion1 => Some(HttpVersion::Http1),
+        v1::HttpVersion::HttpVersion2 => Some(HttpVersion::Http2),
+    };
+    Ok(DohEndpoint { port: url.port_u16().unwrap_or(443), url, host, addresses, bootstrap, form, http })
+}
+
+fn questions(wire: &v1::Questions) -> Result<Questions, Invalid> {
+    let name = |what: &str, text: &str| match text {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|error| Invalid::new(what, error)),
+    };
+    Ok(Questions {
+        known: name("questions.known", &wire.known)?,
+        freshness_zone: name("questions.freshness_zone", &wire.freshness_zone)?,
+        missing_zone: name("questions.missing_zone", &wire.missing_zone)?,
+    })
+}
+
+fn source(wire: &v1::Source) -> Result<Source, Invalid> {
+    let addresses: Option<Vec<IpAddr>> = wire.addresses.iter().map(|bytes| address(bytes)).collect();
+    let addresses = addresses.ok_or_else(|| Invalid::new("source", "an address has neither 4 nor 16 bytes"))?;
+    let families = |v4: bool| addresses.iter().filter(|address| address.is_ipv4() == v4).count();
+    if families(true) > 1 || families(false) > 1 {
+        return Err(Invalid::new("source", "more than one address of a family"));
+    }
+    // The kernel's limit with the closing zero (IFNAMSIZ, netdevice(7)).
+    if wire.interface.len() > 15 || wire.interface.contains(['/', '\0']) {
+        return Err(Invalid::new("source", "its interface is no name of an interface"));
+    }
+    Ok(Source { addresses, interface: (!wire.interface.is_empty()).then(|| wire.interface.clone()) })
+}
+
+fn http_check(what: &str, wire: Option<&v1::HttpCheck>) -> Result<Option<HttpCheck>, Invalid> {
+    let Some(wire) = wire else { return Ok(None) };
+    let invalid = |why: &str| Invalid::new(what, why);
+    if !wire.path.starts_with('/') {
+        return Err(invalid("the path of its HTTP request does not begin with '/'"));
+    }
+    let path = wire.path.parse().map_err(|_| invalid("the path of its HTTP request cannot be read"))?;
+    if wire.statuses.len() > STATUSES_MAX {
+        return Err(invalid("it expects more than 16 statuses"));
+    }
+    let status = |number: &u32| u16::try_from(*number).ok().filter(|status| (100..600).contains(status));
+    let statuses: Option<Vec<u16>> = wire.statuses.iter().map(status).collect();
+    let statuses = statuses.ok_or_else(|| invalid("an expected HTTP status is not 100 to 599"))?;
+    if wire.read_bytes > READ_BYTES_MAX {
+        return Err(invalid("it reads more than a megabyte of the body"));
+    }
+    Ok(Some(HttpCheck { path, statuses, read_bytes: wire.read_bytes }))
 }
 
 impl TryFrom<&v1::Canary> for Canary {
@@ -119,7 +209,11 @@ impl TryFrom<&v1::Canary> for Canary {
         if wire.tls {
             server_name(name.as_str()).map_err(|why| Invalid::new(format!("canary '{name}'"), why))?;
         }
-        Ok(Self { name, port, tls: wire.tls, live_only: wire.live_only })
+        let http = http_check(&format!("canary '{name}'"), wire.http.as_ref())?;
+        if http.is_some() && !wire.tls {
+            return Err(Invalid::new(format!("canary '{name}'"), "an HTTP request needs TLS first"));
+        }
+        Ok(Self { name, port, tls: wire.tls, live_only: wire.live_only, http, validate: wire.validate })
     }
 }
 
@@ -129,9 +223,24 @@ impl TryFrom<&v1::Control> for Control {
     fn try_from(wire: &v1::Control) -> Result<Self, Invalid> {
         let name: ControlName = wire.name.parse().map_err(|error| Invalid::new("control", error))?;
         let what = format!("control '{name}'");
+        if !wire.captive_url.is_empty() {
+            let url: Uri = wire.captive_url.parse().map_err(|_| Invalid::new(&what, "its URL cannot be read"))?;
+            if url.scheme() != Some(&http::uri::Scheme::HTTP) || url.host().is_none_or(str::is_empty) {
+                return Err(Invalid::new(what, "its captive URL is not plain http with a host: portals answer that"));
+            }
+            let address = match wire.address.as_slice() {
+                [] => None,
+                bytes => Some(address(bytes).ok_or_else(|| Invalid::new(what, "its address has not 4 or 16 bytes"))?),
+            };
+            return Ok(Self { name, trial: Trial::Captive { url, address } });
+        }
         let (address, port) = place(&what, &wire.address, wire.port)?;
+        let at = SocketAddr::new(address, port);
+        if wire.negative {
+            return Ok(Self { name, trial: Trial::Negative { at } });
+        }
         let server_name = server_name(&wire.server_name).map_err(|why| Invalid::new(what, why))?;
-        Ok(Self { name, address, port, negative: wire.negative, server_name })
+        Ok(Self { name, trial: Trial::Positive { at, server_name } })
     }
 }
 
@@ -142,8 +251,12 @@ impl TryFrom<&v1::Node> for Node {
         let name: NodeName = wire.name.parse().map_err(|error| Invalid::new("node", error))?;
         let what = format!("node '{name}'");
         let (address, port) = place(&what, &wire.address, wire.port)?;
-        let server_name = server_name(&wire.server_name).map_err(|why| Invalid::new(what, why))?;
-        Ok(Self { name, address, port, server_name })
+        let http = http_check(&what, wire.http.as_ref())?;
+        let server_name = server_name(&wire.server_name).map_err(|why| Invalid::new(&what, why))?;
+        if http.is_some() && server_name.is_none() {
+            return Err(Invalid::new(what, "an HTTP request needs TLS first"));
+        }
+        Ok(Self { name, address, port, server_name, http })
     }
 }
 
@@ -195,9 +308,16 @@ impl TryFrom<&v1::Schedule> for Schedule {
                 attempt_at,
                 connect: between("connect_timeout_ms", wire.connect_timeout_ms, LIMIT_MIN, LIMIT_MAX)?,
                 tls: between("tls_timeout_ms", wire.tls_timeout_ms, LIMIT_MIN, LIMIT_MAX)?,
+                http: match wire.http_timeout_ms {
+                    // A coordinator of before it was known.
+                    0 => HTTP_TIMEOUT,
+                    ms => between("http_timeout_ms", ms, LIMIT_MIN, LIMIT_MAX)?,
+                },
                 resolve: between("resolve_timeout_ms", wire.resolve_timeout_ms, LIMIT_MIN, LIMIT_MAX)?,
+                udp_hold: between("udp_hold_ms", wire.udp_hold_ms, Duration::ZERO, UDP_HOLD_MAX)?,
             },
             burst_gaps,
+            jitter_permille: wire.jitter_permille.min(JITTER_PERMILLE_MAX),
         })
     }
 }
@@ -224,6 +344,7 @@ pub(crate) mod tests {
         let doh = v1::DohEndpoint {
             url: "https://cloudflare-dns.com/dns-query".into(),
             addresses: vec![vec![1, 1, 1, 1], vec![1, 0, 0, 1]],
+            ..Default::default()
         };
         let resolver = |name: &str, kind| v1::Resolver { name: name.into(), kind: Some(kind) };
         v1::Assignment {
@@ -237,19 +358,21 @@ pub(crate) mod tests {
                     v1::resolver::Kind::Udp(v1::PlainEndpoint { address: vec![1, 1, 1, 1], port: 53 }),
                 ),
             ],
-            canaries: vec![v1::Canary { name: "Example.com.".into(), port: 443, tls: true, live_only: false }],
+            canaries: vec![v1::Canary { name: "Example.com.".into(), port: 443, tls: true, live_only: false, ..v1::Canary::default() }],
             controls: vec![v1::Control {
                 name: "negative".into(),
                 address: vec![192, 0, 2, 1],
                 port: 443,
                 negative: true,
                 server_name: String::new(),
+                ..Default::default()
             }],
             nodes: vec![v1::Node {
                 name: "fi".into(),
                 address: vec![95, 216, 10, 10],
                 port: 443,
                 server_name: "fi.montana.quest".into(),
+                ..Default::default()
             }],
             schedule: Some(v1::Schedule {
                 canary_every_ms: 60_000,
@@ -262,7 +385,9 @@ pub(crate) mod tests {
                 tls_timeout_ms: 4000,
                 resolve_timeout_ms: 5000,
                 burst_gap_ms: vec![0, 2000],
+                ..Default::default()
             }),
+            ..Default::default()
         }
     }
 
@@ -271,7 +396,7 @@ pub(crate) mod tests {
         let assignment = Assignment::try_from(&wire()).unwrap();
         assert_eq!(assignment.canaries[0].name.as_str(), "example.com");
         assert_eq!(assignment.nodes[0].server_name.as_deref(), Some("fi.montana.quest"));
-        assert_eq!(assignment.controls[0].server_name, None);
+        assert!(matches!(assignment.controls[0].trial, Trial::Negative { .. }));
         let at: Vec<u128> = assignment.schedule.limits.attempt_at.iter().map(Duration::as_millis).collect();
         assert_eq!(at, [0, 500, 1000, 1500], "the first attempt starts with the probe");
         let Transport::Doh(doh) = &assignment.resolvers[1].transport else { panic!("not DoH") };
@@ -304,7 +429,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_doh_endpoint_must_be_https_with_pinned_addresses() {
-        let good = v1::DohEndpoint { url: "https://dns.example/q".into(), addresses: vec![vec![9, 9, 9, 9]] };
+        let good = v1::DohEndpoint { url: "https://dns.example/q".into(), addresses: vec![vec![9, 9, 9, 9]], ..Default::default() };
         assert!(doh_endpoint(&good).is_ok());
         for bad in [
             v1::DohEndpoint { url: "http://dns.example/q".into(), ..good.clone() },

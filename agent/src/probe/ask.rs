@@ -3,33 +3,56 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use parallax_decide::observation::{ConnectionOutcome, Stage, StageOutcome};
+use parallax_decide::observation::{Outcome, Stage};
 use tokio::time::timeout;
 
 use super::message::{Question, Reply};
 use super::plain::Choice;
+use super::trouble::silence;
 use super::{Limits, doh, dot, plain};
 use crate::assignment::{Resolver, Transport};
 use crate::clock::{now, since};
-use crate::measured::Details;
+use crate::measured::{CertificateHash, OddReply, ReplyParticulars, StageTimes};
 use crate::policy::Role;
 use crate::site::Site;
 
-/// Where a question is, kept outside the exchange so that a deadline can say which stage it cut.
+/// Where a question is and what was learnt on the way, kept outside the exchange so that a deadline
+/// can say which stage it cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     /// Last stage that was tried.
     pub stage: Stage,
-    /// Address that is contacted.
+    /// Address that is contacted; unspecified before one is.
     pub address: IpAddr,
-    /// Timings so far.
-    pub details: Details,
+    /// Time of each stage so far.
+    pub stages: StageTimes,
+    /// HTTP status where one was received, else 0.
+    pub http_status: u16,
+    /// How long the server asks to be left alone.
+    pub retry_after: Option<Duration>,
+    /// The server's certificate.
+    pub certificate: Option<CertificateHash>,
+    /// For people.
+    pub remark: String,
+    /// Particulars of the reply, as far as they are known.
+    pub reply: ReplyParticulars,
+    /// Datagrams that were not the reply that decided.
+    pub odd_replies: Vec<OddReply>,
 }
 
 impl Default for Trace {
     fn default() -> Self {
-        let address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        Self { stage: Stage::Bootstrap, address, details: Details::default() }
+        Self {
+            stage: Stage::Bootstrap,
+            address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            stages: StageTimes::default(),
+            http_status: 0,
+            retry_after: None,
+            certificate: None,
+            remark: String::new(),
+            reply: ReplyParticulars::default(),
+            odd_replies: Vec::new(),
+        }
     }
 }
 
@@ -38,13 +61,19 @@ impl Trace {
     pub fn enter(&mut self, stage: Stage, address: IpAddr) {
         (self.stage, self.address) = (stage, address);
     }
+
+    /// The server that was asked, if one was.
+    #[must_use]
+    pub fn server(&self) -> Option<IpAddr> {
+        (!self.address.is_unspecified()).then_some(self.address)
+    }
 }
 
 /// How a question ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// The reply, or how the stage in `trace` failed.
-    pub ended: Result<Reply, StageOutcome>,
+    pub ended: Result<Reply, Outcome>,
     /// How far it got.
     pub trace: Trace,
     /// Whole duration.
@@ -58,17 +87,13 @@ pub async fn ask(site: &Site, limits: &Limits, resolver: &Resolver, question: &Q
     let ended = match site.policy.take_question() {
         Err(denial) => {
             tracing::debug!(resolver = %resolver.name, name = %question.name, %denial, "question left out");
-            Err(StageOutcome::OwnTrouble)
+            Err(Outcome::RateLimited)
         }
         Ok(()) => match timeout(limits.resolve, speak(site, limits, resolver, question, &mut trace)).await {
             Ok(ended) => ended,
-            Err(_) => Err(StageOutcome::Timeout),
+            Err(_) => Err(silence(trace.stage)),
         },
     };
-    if let Ok(reply) = &ended {
-        trace.details.extended_error = reply.extended_error;
-        trace.details.authentic_data = reply.authentic_data;
-    }
     Asked { ended, trace, duration: since(start) }
 }
 
@@ -78,12 +103,16 @@ async fn speak(
     resolver: &Resolver,
     question: &Question,
     trace: &mut Trace,
-) -> Result<Reply, StageOutcome> {
+) -> Result<Reply, Outcome> {
     match &resolver.transport {
         Transport::Live => live(site, limits, question, trace).await,
         Transport::Plain { server } => {
             permitted(site, *server, trace)?;
             plain::ask(&site.dialer, *server, Choice::Assigned, question, limits.resolve, trace).await
+        }
+        Transport::Tcp { server } => {
+            permitted(site, *server, trace)?;
+            plain::ask_stream(&site.dialer, *server, Choice::Assigned, question, trace).await
         }
         Transport::Dot { server, server_name } => {
             permitted(site, *server, trace)?;
@@ -102,7 +131,7 @@ async fn speak(
                     continue;
                 }
                 // Timings of an address that failed are not those of the next one.
-                trace.details = Details::default();
+                *trace = Trace { stage: trace.stage, address: trace.address, ..Trace::default() };
                 let asked = doh::ask(&site.dialer, &site.trust.doh, endpoint, *address, question, limits, trace).await;
                 let done = asked.is_ok();
                 last = Some(asked);
@@ -110,68 +139,38 @@ async fn speak(
                     break;
                 }
             }
-            last.unwrap_or(Err(StageOutcome::OwnTrouble))
+            last.unwrap_or(Err(Outcome::OwnTrouble))
         }
     }
 }
 
-fn permitted(site: &Site, server: SocketAddr, trace: &mut Trace) -> Result<(), StageOutcome> {
+fn permitted(site: &Site, server: SocketAddr, trace: &mut Trace) -> Result<(), Outcome> {
     trace.enter(Stage::Bootstrap, server.ip());
     site.policy.permits(server.ip(), server.port(), Role::Resolver).map_err(|denial| {
         tracing::debug!(%server, %denial, "resolver not contacted");
-        StageOutcome::RefusedByPolicy
+        Outcome::RefusedByPolicy
     })
 }
 
 /// Asks the servers of the live resolver in order, as clients do: the next one when a server does
 /// not answer, or answers that it cannot or will not.
-async fn live(site: &Site, limits: &Limits, question: &Question, trace: &mut Trace) -> Result<Reply, StageOutcome> {
-    use parallax_decide::observation::ResolutionOutcome as R;
-
+async fn live(site: &Site, limits: &Limits, question: &Question, trace: &mut Trace) -> Result<Reply, Outcome> {
     let servers = site.live.servers();
     let share = limits.resolve / u32::try_from(servers.len().max(1)).unwrap_or(u32::MAX);
-    let mut last = Err(StageOutcome::OwnTrouble);
+    let mut last = Err(Outcome::NoResolver);
     for server in servers {
         let asked = plain::ask(&site.dialer, server, Choice::Own, question, share, trace);
         last = match timeout(share, asked).await {
             Ok(ended) => ended,
-            Err(_) => Err(StageOutcome::Timeout),
+            Err(_) => Err(silence(trace.stage)),
         };
-        let done = last.as_ref().is_ok_and(|reply| match reply.outcome {
-            R::Servfail | R::Refused | R::OtherRcode => false,
-            R::Answered
-            | R::Empty
-            | R::Nxdomain
-            | R::Timeout
-            | R::Unreachable
-            | R::TlsFailed
-            | R::HttpFailed
-            | R::Malformed
-            | R::OwnTrouble
-            | R::RefusedByPolicy => true,
-        });
-        if done {
+        // Another server may know or do what this one cannot or will not.
+        let elsewhere = [Outcome::Servfail, Outcome::Refused, Outcome::Formerr, Outcome::OtherRcode, Outcome::Referral];
+        if last.as_ref().is_ok_and(|reply| !elsewhere.contains(&reply.outcome)) {
             break;
         }
     }
     last
-}
-
-/// A failed TCP phase as the outcome of a stage.
-#[must_use]
-pub fn tcp_stage(outcome: ConnectionOutcome) -> StageOutcome {
-    use ConnectionOutcome as O;
-    match outcome {
-        O::TlsOk | O::TcpOk => StageOutcome::Ok,
-        O::Refused => StageOutcome::Refused,
-        O::Silent | O::TlsSilent => StageOutcome::Timeout,
-        O::HostUnreachable | O::NetUnreachable => StageOutcome::Unreachable,
-        O::TlsReset => StageOutcome::Reset,
-        O::TlsAlert => StageOutcome::Alert,
-        O::CertificateName | O::CertificateAuthority | O::CertificateTime => StageOutcome::Certificate,
-        O::FamilyUnavailable | O::OwnTrouble => StageOutcome::OwnTrouble,
-        O::RefusedByPolicy => StageOutcome::RefusedByPolicy,
-    }
 }
 
 #[cfg(test)]
@@ -183,7 +182,7 @@ mod tests {
     use crate::dial::Dialer;
     use crate::local::Allow;
     use crate::policy::Policy;
-    use crate::probe::doh::DohEndpoint;
+    use crate::probe::doh::{DohEndpoint, Form};
     use crate::probe::live::LiveServers;
     use crate::probe::testing::{Authority, limits, refused_port};
 
@@ -201,12 +200,20 @@ mod tests {
         let question = Question { name: "example.com".parse().unwrap(), family: Family::V4 };
         let (public, private): (IpAddr, IpAddr) = ([9, 9, 9, 9].into(), [10, 0, 0, 1].into());
         for (addresses, stage, outcome) in [
-            (vec![public, private], Stage::Tcp, StageOutcome::Refused),
-            (vec![private, public], Stage::Tcp, StageOutcome::Refused),
-            (vec![private], Stage::Bootstrap, StageOutcome::RefusedByPolicy),
+            (vec![public, private], Stage::Tcp, Outcome::ConnectionRefused),
+            (vec![private, public], Stage::Tcp, Outcome::ConnectionRefused),
+            (vec![private], Stage::Bootstrap, Outcome::RefusedByPolicy),
         ] {
             let url = http::Uri::from_static("https://dns.example/dns-query");
-            let endpoint = DohEndpoint { url, host: "dns.example".into(), port: 443, addresses };
+            let endpoint = DohEndpoint {
+                url,
+                host: "dns.example".into(),
+                port: 443,
+                addresses,
+                bootstrap: Vec::new(),
+                form: Form::WirePost,
+                http: None,
+            };
             let resolver = Resolver { name: "doh".parse().unwrap(), transport: Transport::Doh(endpoint) };
             let asked = ask(&site, &limits(), &resolver, &question).await;
             assert_eq!((asked.trace.stage, asked.ended), (stage, Err(outcome)));

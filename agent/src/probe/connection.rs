@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use parallax_decide::observation::{ConnectionOutcome, Family};
+use parallax_decide::observation::{Family, Outcome};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -23,10 +23,10 @@ use super::Limits;
 use super::trouble::{Trouble, trouble};
 use crate::clock::{now, since};
 use crate::dial::Dialer;
-use crate::measured::{Details, Said};
+use crate::measured::ConnectionParticulars;
 use crate::policy::Role;
 use crate::site::Site;
-use crate::tls::TlsFailure;
+use crate::tls::failure;
 
 /// What is tried.
 #[derive(Debug, Clone)]
@@ -42,24 +42,24 @@ pub struct Attempted<'a> {
 }
 
 /// How far it got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reached {
     /// The one outcome.
-    pub outcome: ConnectionOutcome,
+    pub outcome: Outcome,
     /// Own attempts made.
     pub attempts: u16,
     /// How many of them completed TCP.
     pub attempts_connected: u16,
-    /// Timings.
-    pub details: Details,
+    /// What is kept besides.
+    pub kept: ConnectionParticulars,
     /// Whole duration.
     pub duration: Duration,
 }
 
 impl Reached {
-    fn without_dialling(outcome: ConnectionOutcome) -> Self {
+    fn without_dialling(outcome: Outcome) -> Self {
         let duration = Duration::ZERO;
-        Self { outcome, attempts: 0, attempts_connected: 0, details: Details::default(), duration }
+        Self { outcome, attempts: 0, attempts_connected: 0, kept: ConnectionParticulars::default(), duration }
     }
 }
 
@@ -67,11 +67,11 @@ impl Reached {
 pub async fn probe(site: &Site, limits: &Limits, tried: &Attempted<'_>) -> Reached {
     if let Err(denial) = site.policy.permits(tried.address, tried.port, tried.role) {
         tracing::debug!(address = %tried.address, port = tried.port, %denial, "not contacted");
-        return Reached::without_dialling(ConnectionOutcome::RefusedByPolicy);
+        return Reached::without_dialling(denial.outcome());
     }
     if let Err(denial) = site.policy.take_connection() {
         tracing::debug!(address = %tried.address, port = tried.port, %denial, "probe left out");
-        return Reached::without_dialling(ConnectionOutcome::OwnTrouble);
+        return Reached::without_dialling(denial.outcome());
     }
     let tls = match tried.server_name.map(|name| ServerName::try_from(name.to_owned())) {
         None => None,
@@ -81,7 +81,7 @@ pub async fn probe(site: &Site, limits: &Limits, tried: &Attempted<'_>) -> Reach
                 name = tried.server_name,
                 "not a name TLS can ask for; correct the coordinator's configuration"
             );
-            return Reached::without_dialling(ConnectionOutcome::OwnTrouble);
+            return Reached::without_dialling(Outcome::OwnTrouble);
         }
     };
     dialled(&site.dialer, limits, SocketAddr::new(tried.address, tried.port), tls).await
@@ -96,21 +96,21 @@ async fn dialled(
 ) -> Reached {
     let start = now();
     let tcp = connect(dialer, limits, to).await;
-    let mut details = Details::default();
+    let mut kept = ConnectionParticulars::default();
     let outcome = match tcp.outcome {
         Err(outcome) => outcome,
         Ok(stream) => {
-            details.tcp = since(start);
+            kept.tcp = since(start);
             match tls {
-                None => ConnectionOutcome::TcpOk,
+                None => Outcome::TcpOk,
                 Some((name, config)) => {
                     let begun = now();
                     let shaken = timeout(limits.tls, TlsConnector::from(config).connect(name, stream)).await;
-                    details.tls = since(begun);
+                    kept.tls = since(begun);
                     match shaken {
-                        Ok(Ok(_)) => ConnectionOutcome::TlsOk,
-                        Ok(Err(error)) => TlsFailure::of(&error).connection(),
-                        Err(_) => ConnectionOutcome::TlsSilent,
+                        Ok(Ok(_)) => Outcome::TlsOk,
+                        Ok(Err(error)) => failure(&error),
+                        Err(_) => Outcome::TlsSilent,
                     }
                 }
             }
@@ -120,7 +120,7 @@ async fn dialled(
         outcome,
         attempts: tcp.attempts,
         attempts_connected: tcp.attempts_connected,
-        details,
+        kept,
         duration: since(start),
     }
 }
@@ -128,7 +128,7 @@ async fn dialled(
 /// How the TCP phase ended.
 pub(super) struct TcpPhase {
     /// The stream of the first completed attempt.
-    pub(super) outcome: Result<TcpStream, ConnectionOutcome>,
+    pub(super) outcome: Result<TcpStream, Outcome>,
     attempts: u16,
     attempts_connected: u16,
 }
@@ -175,52 +175,32 @@ fn summary(
     to: SocketAddr,
     failed: &[io::Error],
     unanswered: usize,
-) -> ConnectionOutcome {
+) -> Outcome {
     let troubles: Vec<Trouble> = failed.iter().map(trouble).collect();
     let any = |wanted: Trouble| troubles.contains(&wanted);
     // Without a route the kernel may also say that it has no source address, or no such family; with
     // an "unreachable" route instead of none (a usual IPv6 default) it says what a router would.
     let local = any(Trouble::Own) || any(Trouble::NetUnreachable) || any(Trouble::HostUnreachable);
     if local && !family_available() {
-        return ConnectionOutcome::FamilyUnavailable;
+        return Outcome::FamilyUnavailable;
     }
     if any(Trouble::Own) {
         for error in failed {
             tracing::debug!(%to, %error, "own trouble while connecting");
         }
-        return ConnectionOutcome::OwnTrouble;
+        return Outcome::OwnTrouble;
     }
     if any(Trouble::NetUnreachable) {
-        return ConnectionOutcome::NetUnreachable;
+        return Outcome::NetUnreachable;
     }
     if any(Trouble::HostUnreachable) {
-        return ConnectionOutcome::HostUnreachable;
+        return Outcome::HostUnreachable;
     }
     let answered = troubles.iter().all(|trouble| matches!(trouble, Trouble::Refused | Trouble::Reset));
     if unanswered == 0 && answered && !troubles.is_empty() {
-        return ConnectionOutcome::Refused;
+        return Outcome::ConnectionRefused;
     }
-    ConnectionOutcome::Silent
-}
-
-/// What an outcome says of what was tried: a first failure is worth confirming at once.
-#[must_use]
-pub fn said(outcome: ConnectionOutcome) -> Said {
-    use ConnectionOutcome as O;
-    match outcome {
-        O::TlsOk | O::TcpOk => Said::Works,
-        O::FamilyUnavailable | O::OwnTrouble | O::RefusedByPolicy => Said::Nothing,
-        O::Refused
-        | O::Silent
-        | O::HostUnreachable
-        | O::NetUnreachable
-        | O::TlsSilent
-        | O::TlsReset
-        | O::TlsAlert
-        | O::CertificateName
-        | O::CertificateAuthority
-        | O::CertificateTime => Said::Fails,
-    }
+    Outcome::Silent
 }
 
 #[cfg(test)]
@@ -241,15 +221,15 @@ mod tests {
     async fn tcp_only_stops_after_tcp() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let reached = dialled(&Dialer::direct(), &limits(), listener.local_addr().unwrap(), None).await;
-        assert_eq!((reached.outcome, reached.attempts), (ConnectionOutcome::TcpOk, 1));
+        assert_eq!((reached.outcome, reached.attempts), (Outcome::TcpOk, 1));
         assert_eq!(reached.attempts_connected, 1);
-        assert_eq!(reached.details.tls, Duration::ZERO);
+        assert_eq!(reached.kept.tls, Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn refused_means_a_reset_to_every_attempt() {
         let reached = dialled(&Dialer::direct(), &limits(), refused_port(), None).await;
-        assert_eq!((reached.outcome, reached.attempts), (ConnectionOutcome::Refused, 4));
+        assert_eq!((reached.outcome, reached.attempts), (Outcome::ConnectionRefused, 4));
         assert_eq!(reached.attempts_connected, 0);
     }
 
@@ -257,7 +237,7 @@ mod tests {
     async fn silence_lasts_until_the_limit_of_the_whole_phase() {
         let (to, _held) = silent_port().await;
         let reached = dialled(&Dialer::direct(), &limits(), to, None).await;
-        assert_eq!((reached.outcome, reached.attempts), (ConnectionOutcome::Silent, 4));
+        assert_eq!((reached.outcome, reached.attempts), (Outcome::Silent, 4));
         assert_eq!(reached.duration.as_millis(), limits().connect.as_millis());
     }
 
@@ -266,25 +246,25 @@ mod tests {
         let authority = Authority::new();
         let to = serve(authority.server("example.com")).await;
         let reached = tls(to, "example.com", &authority).await;
-        assert_eq!(reached.outcome, ConnectionOutcome::TlsOk);
-        assert!(reached.details.tls > Duration::ZERO);
+        assert_eq!(reached.outcome, Outcome::TlsOk);
+        assert!(reached.kept.tls > Duration::ZERO);
     }
 
     #[tokio::test]
     async fn certificates_fail_by_name_authority_and_time() {
         let authority = Authority::new();
         let good = serve(authority.server("example.com")).await;
-        assert_eq!(tls(good, "other.example", &authority).await.outcome, ConnectionOutcome::CertificateName);
-        assert_eq!(tls(good, "example.com", &Authority::new()).await.outcome, ConnectionOutcome::CertificateAuthority);
+        assert_eq!(tls(good, "other.example", &authority).await.outcome, Outcome::CertificateName);
+        assert_eq!(tls(good, "example.com", &Authority::new()).await.outcome, Outcome::CertificateAuthority);
         let expired = serve(authority.expired_server("example.com")).await;
-        assert_eq!(tls(expired, "example.com", &authority).await.outcome, ConnectionOutcome::CertificateTime);
+        assert_eq!(tls(expired, "example.com", &authority).await.outcome, Outcome::CertificateExpired);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_open_port_with_nobody_behind_it_is_tls_silent() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let reached = tls(listener.local_addr().unwrap(), "example.com", &Authority::new()).await;
-        assert_eq!((reached.outcome, reached.attempts_connected), (ConnectionOutcome::TlsSilent, 1));
+        assert_eq!((reached.outcome, reached.attempts_connected), (Outcome::TlsSilent, 1));
     }
 
     #[tokio::test]
@@ -298,8 +278,8 @@ mod tests {
             // Held open until the test is over: the bytes, not the close, must decide.
             std::future::pending::<()>().await;
         });
-        assert_eq!(tls(to, "example.com", &Authority::new()).await.outcome, ConnectionOutcome::TlsReset);
-        assert_eq!(tls(to, "example.com", &Authority::new()).await.outcome, ConnectionOutcome::TlsAlert);
+        assert_eq!(tls(to, "example.com", &Authority::new()).await.outcome, Outcome::TlsReset);
+        assert_eq!(tls(to, "example.com", &Authority::new()).await.outcome, Outcome::TlsNotSpoken);
     }
 
     #[test]
@@ -310,15 +290,15 @@ mod tests {
             summary(|| true, to, &failed, unanswered)
         };
         use Errno::{EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, EHOSTUNREACH, EMFILE, ENETUNREACH};
-        assert_eq!(of(&[ECONNREFUSED, ECONNREFUSED], 0), ConnectionOutcome::Refused);
-        assert_eq!(of(&[ECONNREFUSED], 1), ConnectionOutcome::Silent);
-        assert_eq!(of(&[], 4), ConnectionOutcome::Silent);
-        assert_eq!(of(&[EHOSTUNREACH, ECONNREFUSED], 2), ConnectionOutcome::HostUnreachable);
-        assert_eq!(of(&[ECONNREFUSED, EMFILE], 0), ConnectionOutcome::OwnTrouble);
-        assert_eq!(of(&[ENETUNREACH], 0), ConnectionOutcome::NetUnreachable);
+        assert_eq!(of(&[ECONNREFUSED, ECONNREFUSED], 0), Outcome::ConnectionRefused);
+        assert_eq!(of(&[ECONNREFUSED], 1), Outcome::Silent);
+        assert_eq!(of(&[], 4), Outcome::Silent);
+        assert_eq!(of(&[EHOSTUNREACH, ECONNREFUSED], 2), Outcome::HostUnreachable);
+        assert_eq!(of(&[ECONNREFUSED, EMFILE], 0), Outcome::OwnTrouble);
+        assert_eq!(of(&[ENETUNREACH], 0), Outcome::NetUnreachable);
         for number in [ENETUNREACH, EAFNOSUPPORT, EADDRNOTAVAIL, EHOSTUNREACH] {
             let without_family = summary(|| false, to, &[number.into()], 0);
-            assert_eq!(without_family, ConnectionOutcome::FamilyUnavailable, "{number}");
+            assert_eq!(without_family, Outcome::FamilyUnavailable, "{number}");
         }
     }
 }

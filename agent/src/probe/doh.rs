@@ -11,7 +11,7 @@ use http::{Request, Response, Uri, Version};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use parallax_decide::observation::{Stage, StageOutcome};
+use parallax_decide::observation::{Outcome, Stage};
 use rustls::ClientConfig;
 use tokio::task::JoinHandle;
 
@@ -35,8 +35,34 @@ pub struct DohEndpoint {
     pub host: String,
     /// Port of the URL; 443 when it names none.
     pub port: u16,
-    /// Addresses to connect to, in order; at least one.
+    /// Addresses to connect to, in order. Empty: the host is looked up at the bootstrap servers.
     pub addresses: Vec<IpAddr>,
+    /// Plain DNS servers that know the host.
+    pub bootstrap: Vec<SocketAddr>,
+    /// How it is asked.
+    pub form: Form,
+    /// HTTP version; `None`: HTTP/2, else HTTP/1.1 where the server does not offer it.
+    pub http: Option<HttpVersion>,
+}
+
+/// How a DoH endpoint is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// DNS message in a POST (RFC 8484): no HTTP cache answers it.
+    WirePost,
+    /// DNS message in base64url in a GET (RFC 8484).
+    WireGet,
+    /// `?name=&type=` and a JSON document: the form of the large public resolvers; no standard.
+    Json,
+}
+
+/// An HTTP version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
 }
 
 /// Asks one question over a cold connection to one of the pinned addresses.
@@ -51,12 +77,12 @@ pub async fn ask(
     question: &Question,
     limits: &Limits,
     trace: &mut Trace,
-) -> Result<Reply, StageOutcome> {
+) -> Result<Reply, Outcome> {
     let server = SocketAddr::new(address, endpoint.port);
     let stream = secured(dialer, tls, server, &endpoint.host, limits, trace).await?;
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     trace.enter(Stage::Http, address);
-    let message = question.message(0, true).ok_or(StageOutcome::OwnTrouble)?;
+    let message = question.message(0, true).ok_or(Outcome::OwnTrouble)?;
     let begun = now();
     let io = TokioIo::new(stream);
     let response = if http2 {
@@ -74,12 +100,12 @@ pub async fn ask(
     };
     let (response, _running) = response;
     let response = response.map_err(|error| named(&error))?;
-    trace.details.http_status = response.status().as_u16();
+    trace.http_status = response.status().as_u16();
     let body = body(response).await?;
-    trace.details.http = since(begun);
+    trace.stages.http = since(begun);
     trace.enter(Stage::Dns, address);
     question.read(0, &body).map_err(|unfit| match unfit {
-        Unfit::NotOurs | Unfit::Malformed => StageOutcome::Malformed,
+        Unfit::NotOurs | Unfit::Malformed => Outcome::Malformed,
     })
 }
 
@@ -92,7 +118,7 @@ impl Drop for Running {
     }
 }
 
-fn request(endpoint: &DohEndpoint, message: Vec<u8>, version: Version) -> Result<Request<Full<Bytes>>, StageOutcome> {
+fn request(endpoint: &DohEndpoint, message: Vec<u8>, version: Version) -> Result<Request<Full<Bytes>>, Outcome> {
     let builder = Request::post(match version {
         Version::HTTP_2 => endpoint.url.clone(),
         // HTTP/1.1 to an origin server names the path alone (RFC 9112, 3.2.1).
@@ -107,52 +133,52 @@ fn request(endpoint: &DohEndpoint, message: Vec<u8>, version: Version) -> Result
         (Version::HTTP_11, Some(authority)) => builder.header(HOST, authority.as_str()),
         _ => builder,
     };
-    builder.body(Full::new(Bytes::from(message))).map_err(|_| StageOutcome::OwnTrouble)
+    builder.body(Full::new(Bytes::from(message))).map_err(|_| Outcome::OwnTrouble)
 }
 
 /// The body of a good reply, read up to the limit.
-async fn body(response: Response<Incoming>) -> Result<Bytes, StageOutcome> {
+async fn body(response: Response<Incoming>) -> Result<Bytes, Outcome> {
     if !response.status().is_success() {
-        return Err(StageOutcome::Status);
+        return Err(Outcome::HttpStatus);
     }
     // A login page is no DNS message, even with status 200. Parameters and letter case do not matter.
     let media = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media = media.and_then(|text| text.split(';').next()).map(str::trim);
     if media.is_some_and(|media| !media.eq_ignore_ascii_case(DNS_MESSAGE)) {
-        return Err(StageOutcome::Malformed);
+        return Err(Outcome::HttpNotDns);
     }
     match Limited::new(response.into_body(), REPLY_BYTES_MAX).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) => match error.downcast::<hyper::Error>() {
             Ok(error) => Err(named(&error)),
             // The only other error is the limit.
-            Err(_) => Err(StageOutcome::Malformed),
+            Err(_) => Err(Outcome::HttpTooLarge),
         },
     }
 }
 
 /// What an HTTP error says: the kernel's or TLS's error beneath it, else words that are no HTTP.
-fn named(error: &hyper::Error) -> StageOutcome {
+fn named(error: &hyper::Error) -> Outcome {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return match io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
-                true => StageOutcome::Alert,
-                false => trouble(io).stage(),
+                true => Outcome::TlsAlert,
+                false => trouble(io).at(Stage::Http),
             };
         }
         source = cause.source();
     }
     // Closed before the reply was whole, or the stream was reset by the peer.
     match error.is_parse() {
-        true => StageOutcome::Malformed,
-        false => StageOutcome::Reset,
+        true => Outcome::HttpMalformed,
+        false => Outcome::HttpClosed,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use parallax_decide::observation::{Family, ResolutionOutcome};
+    use parallax_decide::observation::Family;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
@@ -162,12 +188,15 @@ mod tests {
         Question { name: "example.com".parse().unwrap(), family: Family::V4 }
     }
 
-    async fn ask_at(server: SocketAddr, authority: &Authority) -> (Result<Reply, StageOutcome>, Trace) {
+    async fn ask_at(server: SocketAddr, authority: &Authority) -> (Result<Reply, Outcome>, Trace) {
         let endpoint = DohEndpoint {
             url: Uri::from_static("https://dns.example/dns-query"),
             host: "dns.example".into(),
             port: server.port(),
             addresses: vec![server.ip()],
+            bootstrap: Vec::new(),
+            form: Form::WirePost,
+            http: None,
         };
         let (mut trace, tls) = (Trace::default(), authority.trust().doh);
         let dialer = Dialer::direct();
@@ -210,9 +239,9 @@ mod tests {
         })
         .await;
         let (reply, trace) = ask_at(server, &authority).await;
-        assert_eq!(reply.unwrap().outcome, ResolutionOutcome::Answered);
-        assert_eq!((trace.stage, trace.details.http_status), (Stage::Dns, 200));
-        assert!(!trace.details.http.is_zero());
+        assert_eq!(reply.unwrap().outcome, Outcome::Answered);
+        assert_eq!((trace.stage, trace.http_status), (Stage::Dns, 200));
+        assert!(!trace.stages.http.is_zero());
     }
 
     #[tokio::test]
@@ -238,20 +267,20 @@ mod tests {
     #[tokio::test]
     async fn every_other_end_has_its_word() {
         let authority = Authority::new();
-        type End = (fn(&[u8]) -> Vec<u8>, Stage, StageOutcome);
+        type End = (fn(&[u8]) -> Vec<u8>, Stage, Outcome);
         let ends: [End; 8] = [
-            (|_| Vec::new(), Stage::Http, StageOutcome::Reset),
-            (|_| response("502 Bad Gateway\r\ncontent-type: text/html", b"<html>"), Stage::Http, StageOutcome::Status),
-            (|_| response("301 Moved\r\nlocation: https://else.example/", b""), Stage::Http, StageOutcome::Status),
+            (|_| Vec::new(), Stage::Http, Outcome::HttpClosed),
+            (|_| response("502 Bad Gateway\r\ncontent-type: text/html", b"<html>"), Stage::Http, Outcome::HttpStatus),
+            (|_| response("301 Moved\r\nlocation: https://else.example/", b""), Stage::Http, Outcome::HttpStatus),
             (
                 |_| response("200 OK\r\ncontent-type: text/html", b"<html>log in</html>"),
                 Stage::Http,
-                StageOutcome::Malformed,
+                Outcome::HttpNotDns,
             ),
-            (|_| response("200 OK\r\ncontent-type: application/dns-message", b""), Stage::Dns, StageOutcome::Malformed),
-            (|_| response("200 OK", b"abc"), Stage::Dns, StageOutcome::Malformed),
-            (|_| response("200 OK", &[0; 100_000]), Stage::Http, StageOutcome::Malformed),
-            (|_| b"SSH-2.0-OpenSSH_9.2\r\n\r\n".to_vec(), Stage::Http, StageOutcome::Malformed),
+            (|_| response("200 OK\r\ncontent-type: application/dns-message", b""), Stage::Dns, Outcome::Malformed),
+            (|_| response("200 OK", b"abc"), Stage::Dns, Outcome::Malformed),
+            (|_| response("200 OK", &[0; 100_000]), Stage::Http, Outcome::HttpTooLarge),
+            (|_| b"SSH-2.0-OpenSSH_9.2\r\n\r\n".to_vec(), Stage::Http, Outcome::HttpMalformed),
         ];
         for (number, (respond, stage, outcome)) in ends.into_iter().enumerate() {
             let (reply, trace) = ask_at(http1(&authority, respond).await, &authority).await;

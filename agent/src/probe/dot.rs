@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use parallax_decide::observation::{Stage, StageOutcome};
+use parallax_decide::observation::{Outcome, Stage};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -18,7 +18,7 @@ use super::message::{Question, Reply};
 use super::plain::framed;
 use crate::clock::{now, since};
 use crate::dial::Dialer;
-use crate::tls::TlsFailure;
+use crate::tls::failure;
 
 /// Asks one question over a cold connection.
 ///
@@ -32,7 +32,7 @@ pub async fn ask(
     question: &Question,
     limits: &Limits,
     trace: &mut Trace,
-) -> Result<Reply, StageOutcome> {
+) -> Result<Reply, Outcome> {
     let mut stream = secured(dialer, tls, server, server_name, limits, trace).await?;
     trace.enter(Stage::Dns, server.ip());
     framed(&mut stream, question).await
@@ -49,29 +49,29 @@ pub async fn secured(
     server_name: &str,
     limits: &Limits,
     trace: &mut Trace,
-) -> Result<TlsStream<TcpStream>, StageOutcome> {
+) -> Result<TlsStream<TcpStream>, Outcome> {
     trace.enter(Stage::Tcp, server.ip());
-    let name = ServerName::try_from(server_name.to_owned()).map_err(|_| StageOutcome::OwnTrouble)?;
+    let name = ServerName::try_from(server_name.to_owned()).map_err(|_| Outcome::OwnTrouble)?;
     let start = now();
-    let stream = connect(dialer, limits, server).await.outcome.map_err(super::ask::tcp_stage)?;
-    trace.details.tcp = since(start);
+    let stream = connect(dialer, limits, server).await.outcome?;
+    trace.stages.tcp = since(start);
     trace.enter(Stage::Tls, server.ip());
     let begun = now();
     let shaken = timeout(limits.tls, TlsConnector::from(Arc::clone(tls)).connect(name, stream)).await;
-    trace.details.tls = since(begun);
+    trace.stages.tls = since(begun);
     match shaken {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(error)) => {
             tracing::debug!(%server, server_name, %error, "TLS with a resolver's endpoint failed");
-            Err(TlsFailure::of(&error).stage())
+            Err(failure(&error))
         }
-        Err(_) => Err(StageOutcome::Timeout),
+        Err(_) => Err(Outcome::TlsSilent),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use parallax_decide::observation::{Family, ResolutionOutcome};
+    use parallax_decide::observation::Family;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
@@ -81,7 +81,7 @@ mod tests {
         Question { name: "example.com".parse().unwrap(), family: Family::V4 }
     }
 
-    async fn ask_at(server: SocketAddr, authority: &Authority) -> (Result<Reply, StageOutcome>, Trace) {
+    async fn ask_at(server: SocketAddr, authority: &Authority) -> (Result<Reply, Outcome>, Trace) {
         let mut trace = Trace::default();
         let tls = authority.trust().dot;
         let reply = ask(&Dialer::direct(), &tls, server, "dot.example", &question(), &limits(), &mut trace).await;
@@ -101,27 +101,27 @@ mod tests {
         })
         .await;
         let (reply, trace) = ask_at(server, &authority).await;
-        assert_eq!(reply.unwrap().outcome, ResolutionOutcome::Answered);
+        assert_eq!(reply.unwrap().outcome, Outcome::Answered);
         assert_eq!(trace.stage, Stage::Dns);
-        assert!(!trace.details.tcp.is_zero() && !trace.details.tls.is_zero());
+        assert!(!trace.stages.tcp.is_zero() && !trace.stages.tls.is_zero());
     }
 
     #[tokio::test]
     async fn the_stage_that_failed_is_named() {
         let authority = Authority::new();
         let (refused, trace) = ask_at(refused_port(), &authority).await;
-        assert_eq!((refused, trace.stage), (Err(StageOutcome::Refused), Stage::Tcp));
+        assert_eq!((refused, trace.stage), (Err(Outcome::Refused), Stage::Tcp));
 
         let other_name = accept(authority.server("other.example"), |_| async {}).await;
         let (failed, trace) = ask_at(other_name, &authority).await;
-        assert_eq!((failed, trace.stage), (Err(StageOutcome::Certificate), Stage::Tls));
+        assert_eq!((failed, trace.stage), (Err(Outcome::CertificateName), Stage::Tls));
 
         let closes = accept(authority.server("dot.example"), |mut stream| async move {
             stream.read_u16().await.unwrap();
         })
         .await;
         let (closed, trace) = ask_at(closes, &authority).await;
-        assert_eq!((closed, trace.stage), (Err(StageOutcome::Reset), Stage::Dns));
+        assert_eq!((closed, trace.stage), (Err(Outcome::Reset), Stage::Dns));
     }
 
     #[tokio::test(start_paused = true)]
@@ -129,10 +129,10 @@ mod tests {
         let authority = Authority::new();
         let (silent, _held) = silent_port().await;
         let (failed, trace) = ask_at(silent, &authority).await;
-        assert_eq!((failed, trace.stage), (Err(StageOutcome::Timeout), Stage::Tcp));
+        assert_eq!((failed, trace.stage), (Err(Outcome::Silent), Stage::Tcp));
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let (failed, trace) = ask_at(listener.local_addr().unwrap(), &authority).await;
-        assert_eq!((failed, trace.stage), (Err(StageOutcome::Timeout), Stage::Tls));
+        assert_eq!((failed, trace.stage), (Err(Outcome::TlsSilent), Stage::Tls));
     }
 }

@@ -14,7 +14,7 @@ use domain::base::opt::ExtendedError;
 use domain::base::{Message, ParsedName};
 use domain::rdata::{A, Aaaa, Cname};
 use parallax_decide::names::DomainName;
-use parallax_decide::observation::{Family, ResolutionOutcome};
+use parallax_decide::observation::{Family, Outcome};
 
 /// Largest reply that is read, in bytes: all that a DNS message can be (RFC 1035, 4.2.2).
 pub const REPLY_BYTES_MAX: usize = 65_535;
@@ -43,7 +43,7 @@ pub struct Question {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// Answered, empty, or the response code's word.
-    pub outcome: ResolutionOutcome,
+    pub outcome: Outcome,
     /// Addresses in answer order, without repetitions; empty unless answered.
     pub addresses: Vec<IpAddr>,
     /// Smallest TTL of the address records, in seconds.
@@ -116,7 +116,7 @@ impl Question {
         }
         self.check_question(&message)?;
         let mut reply = Reply {
-            outcome: ResolutionOutcome::OtherRcode,
+            outcome: Outcome::OtherRcode,
             addresses: Vec::new(),
             ttl_s: 0,
             extended_error: extended_error(&message),
@@ -127,23 +127,23 @@ impl Question {
         let code = header.rcode();
         reply.outcome = if code == Rcode::NOERROR && message.opt_rcode() != OptRcode::NOERROR {
             // The code goes on in the OPT record (RFC 6891, 6.1.3): its lower part alone looks like success.
-            ResolutionOutcome::OtherRcode
+            Outcome::OtherRcode
         } else if code == Rcode::NOERROR {
             if !reply.truncated {
                 (reply.addresses, reply.ttl_s) = self.addresses(&message)?;
             }
             match reply.addresses.is_empty() {
-                true => ResolutionOutcome::Empty,
-                false => ResolutionOutcome::Answered,
+                true => Outcome::Empty,
+                false => Outcome::Answered,
             }
         } else if code == Rcode::NXDOMAIN {
-            ResolutionOutcome::Nxdomain
+            Outcome::Nxdomain
         } else if code == Rcode::SERVFAIL {
-            ResolutionOutcome::Servfail
+            Outcome::Servfail
         } else if code == Rcode::REFUSED {
-            ResolutionOutcome::Refused
+            Outcome::Refused
         } else {
-            ResolutionOutcome::OtherRcode
+            Outcome::OtherRcode
         };
         Ok(reply)
     }
@@ -285,7 +285,7 @@ mod tests {
             ],
         );
         let reply = q.read(ID, &bytes).unwrap();
-        assert_eq!(reply.outcome, ResolutionOutcome::Answered);
+        assert_eq!(reply.outcome, Outcome::Answered);
         assert_eq!(reply.addresses, ["8.47.69.0".parse::<IpAddr>().unwrap(), "8.6.112.0".parse().unwrap()]);
         assert_eq!(reply.ttl_s, 20);
     }
@@ -311,7 +311,7 @@ mod tests {
             bytes
         };
         assert_eq!(q.read(ID, &bare(0)), Err(Unfit::NotOurs));
-        assert_eq!(q.read(ID, &bare(5)).unwrap().outcome, ResolutionOutcome::Refused);
+        assert_eq!(q.read(ID, &bare(5)).unwrap().outcome, Outcome::Refused);
         assert!(q.read(ID, &bare(1)).unwrap().format_error);
     }
 
@@ -319,15 +319,15 @@ mod tests {
     fn the_code_rules_whatever_records_come_along() {
         let q = question(Family::V4);
         for (code, outcome) in [
-            (Rcode::SERVFAIL, ResolutionOutcome::Servfail),
-            (Rcode::REFUSED, ResolutionOutcome::Refused),
-            (Rcode::NXDOMAIN, ResolutionOutcome::Nxdomain),
-            (Rcode::NOTIMP, ResolutionOutcome::OtherRcode),
+            (Rcode::SERVFAIL, Outcome::Servfail),
+            (Rcode::REFUSED, Outcome::Refused),
+            (Rcode::NXDOMAIN, Outcome::Nxdomain),
+            (Rcode::NOTIMP, Outcome::OtherRcode),
         ] {
             let read = q.read(ID, &reply(&q, code, &[("example.com", 60, "8.6.112.0")])).unwrap();
             assert_eq!((read.outcome, read.addresses), (outcome, vec![]));
         }
-        assert_eq!(q.read(ID, &reply(&q, Rcode::NOERROR, &[])).unwrap().outcome, ResolutionOutcome::Empty);
+        assert_eq!(q.read(ID, &reply(&q, Rcode::NOERROR, &[])).unwrap().outcome, Outcome::Empty);
     }
 
     #[test]
@@ -335,11 +335,11 @@ mod tests {
         let q = question(Family::V4);
         let mut bytes = q.message(ID, true).unwrap();
         bytes[2] |= 0x80;
-        assert_eq!(q.read(ID, &bytes).unwrap().outcome, ResolutionOutcome::Empty);
+        assert_eq!(q.read(ID, &bytes).unwrap().outcome, Outcome::Empty);
         // The OPT record ends the message: root, type (2), class (2), extended code, …, length (2).
         let extended = bytes.len() - 6;
         bytes[extended] = 1;
-        assert_eq!(q.read(ID, &bytes).unwrap().outcome, ResolutionOutcome::OtherRcode, "BADVERS");
+        assert_eq!(q.read(ID, &bytes).unwrap().outcome, Outcome::OtherRcode, "BADVERS");
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
         let mut chain = vec![("example.com", 60, names[0].as_str())];
         chain.extend(names.windows(2).map(|pair| (pair[0].as_str(), 60, pair[1].as_str())));
         chain.truncate(CHAIN_MAX);
-        assert_eq!(q.read(ID, &reply(&q, Rcode::NOERROR, &chain)).unwrap().outcome, ResolutionOutcome::Empty);
+        assert_eq!(q.read(ID, &reply(&q, Rcode::NOERROR, &chain)).unwrap().outcome, Outcome::Empty);
         chain.push((names[CHAIN_MAX - 1].as_str(), 60, names[CHAIN_MAX].as_str()));
         assert_eq!(q.read(ID, &reply(&q, Rcode::NOERROR, &chain)), Err(Unfit::Malformed));
     }

@@ -33,8 +33,12 @@ pub struct Limits {
     pub connect: Duration,
     /// Longest TLS handshake.
     pub tls: Duration,
+    /// Longest wait for the HTTP answer.
+    pub http: Duration,
     /// Longest whole exchange with a resolver.
     pub resolve: Duration,
+    /// How long a UDP socket stays open after the first reply, for a second, different one.
+    pub udp_hold: Duration,
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use parallax_decide::observation::{Family, Stage, StageOutcome};
+use parallax_decide::observation::{Family, Outcome, Stage};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UdpSocket;
 use tokio::time::sleep_until;
@@ -41,7 +41,7 @@ pub async fn ask(
     question: &Question,
     limit: Duration,
     trace: &mut Trace,
-) -> Result<Reply, StageOutcome> {
+) -> Result<Reply, Outcome> {
     trace.enter(Stage::Dns, server.ip());
     let socket = match choice {
         Choice::Assigned => dialer.udp(server).await,
@@ -52,27 +52,41 @@ pub async fn ask(
         // No route for the whole family is the vantage's trouble and accuses no resolver.
         let local = matches!(trouble, Trouble::NetUnreachable | Trouble::HostUnreachable);
         let own = local && !dialer.family_available(Family::of(server.ip()));
-        if own { StageOutcome::OwnTrouble } else { trouble.stage() }
+        if own { Outcome::FamilyUnavailable } else { trouble.at(Stage::Dns) }
     })?;
     let reply = datagrams(&socket, question, limit).await?;
     if !reply.truncated {
         return Ok(reply);
     }
+    ask_stream(dialer, server, choice, question, trace).await
+}
+
+/// Asks a server over TCP alone.
+///
+/// # Errors
+/// How the stage in `trace` failed.
+pub async fn ask_stream(
+    dialer: &Dialer,
+    server: SocketAddr,
+    choice: Choice,
+    question: &Question,
+    trace: &mut Trace,
+) -> Result<Reply, Outcome> {
     trace.enter(Stage::Tcp, server.ip());
     let start = now();
     let mut stream = match choice {
         Choice::Assigned => dialer.tcp(server).await,
         Choice::Own => dialer.tcp_own(server).await,
     }
-    .map_err(|error| trouble(&error).stage())?;
-    trace.details.tcp = since(start);
+    .map_err(|error| trouble(&error).at(Stage::Tcp))?;
+    trace.stages.tcp = since(start);
     trace.enter(Stage::Dns, server.ip());
     framed(&mut stream, question).await
 }
 
 /// The exchange over UDP. Replies with another id or question are ignored; so are those from
 /// another address, by the kernel, since the socket is connected.
-async fn datagrams(socket: &UdpSocket, question: &Question, limit: Duration) -> Result<Reply, StageOutcome> {
+async fn datagrams(socket: &UdpSocket, question: &Question, limit: Duration) -> Result<Reply, Outcome> {
     let again_at = now() + limit / 2;
     let mut ids = vec![send(socket, question, true).await?];
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
@@ -85,7 +99,7 @@ async fn datagrams(socket: &UdpSocket, question: &Question, limit: Duration) -> 
             }
         };
         let bytes = received.map(|length| buffer.get(..length).unwrap_or_default());
-        let bytes = bytes.map_err(|error| trouble(&error).stage())?;
+        let bytes = bytes.map_err(|error| trouble(&error).at(Stage::Dns))?;
         let mut verdict = Err(Unfit::NotOurs);
         let mut to_edns = true;
         for (position, id) in ids.iter().enumerate() {
@@ -103,7 +117,7 @@ async fn datagrams(socket: &UdpSocket, question: &Question, limit: Duration) -> 
                 }
             }
             Ok(reply) => return Ok(reply),
-            Err(Unfit::Malformed) => return Err(StageOutcome::Malformed),
+            Err(Unfit::Malformed) => return Err(Outcome::Malformed),
             Err(Unfit::NotOurs) => {
                 tracing::debug!(name = %question.name, bytes = bytes.len(), "a datagram that is no reply to our question");
             }
@@ -112,10 +126,10 @@ async fn datagrams(socket: &UdpSocket, question: &Question, limit: Duration) -> 
 }
 
 /// Sends the question once; the id that the reply must have.
-async fn send(socket: &UdpSocket, question: &Question, edns: bool) -> Result<u16, StageOutcome> {
-    let id = message_id().map_err(|_| StageOutcome::OwnTrouble)?;
-    let bytes = question.message(id, edns).ok_or(StageOutcome::OwnTrouble)?;
-    socket.send(&bytes).await.map_err(|error| trouble(&error).stage())?;
+async fn send(socket: &UdpSocket, question: &Question, edns: bool) -> Result<u16, Outcome> {
+    let id = message_id().map_err(|_| Outcome::OwnTrouble)?;
+    let bytes = question.message(id, edns).ok_or(Outcome::OwnTrouble)?;
+    socket.send(&bytes).await.map_err(|error| trouble(&error).at(Stage::Dns))?;
     Ok(id)
 }
 
@@ -124,14 +138,11 @@ async fn send(socket: &UdpSocket, question: &Question, edns: bool) -> Result<u16
 ///
 /// # Errors
 /// How the exchange failed.
-pub async fn framed<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: &mut S,
-    question: &Question,
-) -> Result<Reply, StageOutcome> {
-    let named = |error: std::io::Error| trouble(&error).stage();
-    let id = message_id().map_err(|_| StageOutcome::OwnTrouble)?;
-    let message = question.message(id, true).ok_or(StageOutcome::OwnTrouble)?;
-    let length = u16::try_from(message.len()).map_err(|_| StageOutcome::OwnTrouble)?;
+pub async fn framed<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, question: &Question) -> Result<Reply, Outcome> {
+    let named = |error: std::io::Error| trouble(&error).at(Stage::Dns);
+    let id = message_id().map_err(|_| Outcome::OwnTrouble)?;
+    let message = question.message(id, true).ok_or(Outcome::OwnTrouble)?;
+    let length = u16::try_from(message.len()).map_err(|_| Outcome::OwnTrouble)?;
     // One write: some servers take the length alone as a whole message.
     let framed = [length.to_be_bytes().as_slice(), &message].concat();
     stream.write_all(&framed).await.map_err(named)?;
@@ -143,7 +154,7 @@ pub async fn framed<S: AsyncRead + AsyncWrite + Unpin>(
         match question.read(id, &bytes) {
             Ok(reply) => return Ok(reply),
             Err(Unfit::NotOurs) if !bytes.is_empty() => {}
-            Err(Unfit::NotOurs | Unfit::Malformed) => return Err(StageOutcome::Malformed),
+            Err(Unfit::NotOurs | Unfit::Malformed) => return Err(Outcome::Malformed),
         }
     }
 }
@@ -151,8 +162,6 @@ pub async fn framed<S: AsyncRead + AsyncWrite + Unpin>(
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
-
-    use parallax_decide::observation::ResolutionOutcome;
 
     use super::*;
     use crate::probe::testing::{answer, refused_port};
@@ -163,7 +172,7 @@ mod tests {
         Question { name: "example.com".parse().unwrap(), family: Family::V4 }
     }
 
-    async fn ask_at(server: SocketAddr) -> Result<Reply, StageOutcome> {
+    async fn ask_at(server: SocketAddr) -> Result<Reply, Outcome> {
         let mut trace = Trace::default();
         ask(&Dialer::direct(), server, Choice::Assigned, &question(), LIMIT, &mut trace).await
     }
@@ -204,7 +213,7 @@ mod tests {
             assert!(without < with_edns);
             socket.send_to(&answer(&buffer[..without], "8.6.112.0"), from).await.unwrap();
         });
-        assert_eq!(ask_at(address).await.unwrap().outcome, ResolutionOutcome::Answered);
+        assert_eq!(ask_at(address).await.unwrap().outcome, Outcome::Answered);
     }
 
     #[tokio::test]
@@ -218,7 +227,7 @@ mod tests {
             let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
             socket.send_to(&answer(&buffer[..length], "8.6.112.0"), from).await.unwrap();
         });
-        assert_eq!(ask_at(address).await.unwrap().outcome, ResolutionOutcome::Answered);
+        assert_eq!(ask_at(address).await.unwrap().outcome, Outcome::Answered);
     }
 
     #[tokio::test(start_paused = true)]
@@ -232,7 +241,7 @@ mod tests {
             socket.send_to(&bare, from).await.unwrap();
             socket.send_to(&answer(&buffer[..length], "8.6.112.0"), from).await.unwrap();
         });
-        assert_eq!(ask_at(address).await.unwrap().outcome, ResolutionOutcome::Answered);
+        assert_eq!(ask_at(address).await.unwrap().outcome, Outcome::Answered);
     }
 
     #[tokio::test]
@@ -272,9 +281,9 @@ mod tests {
     #[tokio::test]
     async fn a_stream_closed_early_or_with_nothing_in_it_has_its_word() {
         for (bytes, outcome) in [
-            (vec![0, 200, 1, 2, 3], StageOutcome::Reset),
-            (vec![0, 0], StageOutcome::Malformed),
-            (vec![], StageOutcome::Reset),
+            (vec![0, 200, 1, 2, 3], Outcome::DnsClosed),
+            (vec![0, 0], Outcome::Malformed),
+            (vec![], Outcome::DnsClosed),
         ] {
             let (mut ours, mut theirs) = tokio::io::duplex(1024);
             theirs.write_all(&bytes).await.unwrap();
@@ -285,6 +294,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_port_is_refused() {
-        assert_eq!(ask_at(refused_port()).await, Err(StageOutcome::Refused));
+        assert_eq!(ask_at(refused_port()).await, Err(Outcome::ConnectionRefused));
     }
 }

@@ -20,6 +20,8 @@ pub(crate) fn limits() -> Limits {
         connect: Duration::from_secs(2),
         tls: Duration::from_secs(2),
         resolve: Duration::from_secs(2),
+        http: Duration::from_secs(3),
+        udp_hold: Duration::ZERO,
     }
 }
 

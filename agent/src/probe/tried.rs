@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use parallax_decide::observation::{Connection, Fact, Target};
+use parallax_decide::observation::{Connection, Target};
 
 use super::Limits;
-use super::connection::{Attempted, probe, said};
+use super::connection::{Attempted, probe};
 use crate::assignment::{Canary, Node};
-use crate::measured::{Measured, Said};
+use crate::measured::{Measured, What};
 use crate::policy::Role;
 use crate::site::Site;
 
@@ -43,8 +43,8 @@ impl Tried {
         }
     }
 
-    /// Tries it; the fact, and what it says of the target.
-    pub async fn measure(&self, site: &Site, limits: &Limits) -> (Measured, Said) {
+    /// Tries it.
+    pub async fn measure(&self, site: &Site, limits: &Limits) -> Measured {
         let attempted = Attempted {
             address: self.address,
             port: self.port,
@@ -60,7 +60,6 @@ impl Tried {
             attempts: reached.attempts,
             attempts_connected: reached.attempts_connected,
         };
-        let measured = Measured { fact: Fact::Connection(fact), details: reached.details, duration: reached.duration };
-        (measured, said(reached.outcome))
+        Measured { what: What::Connection(fact, reached.kept), duration: reached.duration }
     }
 }

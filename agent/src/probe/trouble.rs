@@ -3,7 +3,7 @@
 use std::io;
 
 use nix::errno::Errno;
-use parallax_decide::observation::StageOutcome;
+use parallax_decide::observation::{Outcome, Stage};
 
 use crate::dial::errno;
 
@@ -58,16 +58,34 @@ pub fn trouble(error: &io::Error) -> Trouble {
 }
 
 impl Trouble {
-    /// As the outcome of a stage.
+    /// As the outcome of a question that had come to this stage.
     #[must_use]
-    pub fn stage(self) -> StageOutcome {
+    pub fn at(self, stage: Stage) -> Outcome {
         match self {
-            Self::Refused => StageOutcome::Refused,
-            Self::Reset => StageOutcome::Reset,
-            Self::Silent => StageOutcome::Timeout,
-            Self::HostUnreachable | Self::NetUnreachable => StageOutcome::Unreachable,
-            Self::Own => StageOutcome::OwnTrouble,
+            Self::Refused => Outcome::ConnectionRefused,
+            Self::Silent => silence(stage),
+            Self::HostUnreachable => Outcome::HostUnreachable,
+            Self::NetUnreachable => Outcome::NetUnreachable,
+            Self::Own => Outcome::OwnTrouble,
+            Self::Reset => match stage {
+                Stage::Bootstrap | Stage::Tcp => Outcome::Reset,
+                Stage::Tls => Outcome::TlsReset,
+                Stage::Http => Outcome::HttpClosed,
+                Stage::Dns => Outcome::DnsClosed,
+            },
         }
+    }
+}
+
+/// Nothing came back before the deadline at this stage.
+#[must_use]
+pub fn silence(stage: Stage) -> Outcome {
+    match stage {
+        Stage::Tcp => Outcome::Silent,
+        Stage::Tls => Outcome::TlsSilent,
+        Stage::Http => Outcome::HttpSilent,
+        // The bootstrap is a question too.
+        Stage::Bootstrap | Stage::Dns => Outcome::DnsSilent,
     }
 }
 

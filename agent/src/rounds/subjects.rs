@@ -9,14 +9,14 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parallax_decide::names::ADDRESSES_MAX;
-use parallax_decide::observation::{Fact, Family, ResolutionOutcome};
+use parallax_decide::observation::{Family, Outcome, Says};
 use tokio::time::{sleep, sleep_until};
 
 use super::Rounds;
 use crate::assignment::{Assignment, Canary, Control, Node, Resolver, Transport};
 use crate::burst::Subject;
 use crate::clock::{self, Instant};
-use crate::measured::{Measured, Reason, Said};
+use crate::measured::{Measured, Reason, What};
 use crate::probe::message::Question;
 use crate::probe::tried::Tried;
 use crate::probe::{Limits, control, endpoint, resolution};
@@ -86,9 +86,9 @@ impl Rounds {
         }
         while let Some(ended) = work.next().await {
             let Some(measured) = ended else { continue };
-            let Fact::Resolution(resolution) = &measured.fact else { continue };
+            let What::Resolution(resolution, _) = &measured.what else { continue };
             self.recorder.record(Reason::SCHEDULED, &measured);
-            if resolution.outcome != ResolutionOutcome::Answered {
+            if resolution.outcome != Outcome::Answered {
                 continue;
             }
             if assignment.resolver(&resolution.resolver).is_some_and(|resolver| resolver.transport == Transport::Live) {
@@ -123,7 +123,8 @@ impl Rounds {
     /// One scheduled connection, and the burst that its failure starts.
     async fn connect(self: &Arc<Self>, assignment: &Arc<Assignment>, tried: &Tried) {
         let Some(place) = self.place().await else { return };
-        let (measured, said) = tried.measure(&self.site, &assignment.schedule.limits).await;
+        let measured = tried.measure(&self.site, &assignment.schedule.limits).await;
+        let said = measured.what.says();
         drop(place);
         self.recorder.record(Reason::SCHEDULED, &measured);
         let subject = Subject::Connection(tried.target.clone(), tried.address);
@@ -145,15 +146,11 @@ impl Rounds {
         let measured = endpoint::check(&self.site, &assignment.schedule.limits, &resolver, &known).await;
         drop(place);
         self.recorder.record(Reason::SCHEDULED, &measured);
-        let said = endpoint_said(&measured);
+        let said = measured.what.says();
         let subject = Subject::Endpoint(resolver.name.clone());
         self.confirm(&assignment, subject, said, move |rounds, limits| {
             let (resolver, known) = (resolver.clone(), known.clone());
-            Box::pin(async move {
-                let measured = endpoint::check(&rounds.site, &limits, &resolver, &known).await;
-                let said = endpoint_said(&measured);
-                (measured, said)
-            })
+            Box::pin(async move { endpoint::check(&rounds.site, &limits, &resolver, &known).await })
         });
     }
 
@@ -163,8 +160,8 @@ impl Rounds {
         self: &Arc<Self>,
         assignment: &Arc<Assignment>,
         subject: Subject,
-        said: Said,
-        probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, (Measured, Said)> + Send + 'static,
+        said: Says,
+        probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, Measured> + Send + 'static,
     ) {
         if assignment.schedule.burst_gaps.is_empty() {
             return;
@@ -188,15 +185,15 @@ impl Rounds {
         self: &Arc<Self>,
         assignment: &Assignment,
         mut ending: Ending,
-        probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, (Measured, Said)>,
+        probe: impl Fn(Arc<Self>, Limits) -> BoxFuture<'static, Measured>,
     ) -> bool {
         for gap in &assignment.schedule.burst_gaps {
             sleep(*gap).await;
             let Some(place) = self.place().await else { continue };
-            let (measured, said) = probe(Arc::clone(self), assignment.schedule.limits.clone()).await;
+            let measured = probe(Arc::clone(self), assignment.schedule.limits.clone()).await;
             drop(place);
             self.recorder.record(Reason::CONFIRM, &measured);
-            if said == Said::Works {
+            if measured.what.says() == Says::Works {
                 ending.recovered = true;
                 break;
             }
@@ -215,13 +212,6 @@ struct Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         self.rounds.bursts.lock().unwrap_or_else(PoisonError::into_inner).ended(&self.subject, self.recovered);
-    }
-}
-
-fn endpoint_said(measured: &Measured) -> Said {
-    match &measured.fact {
-        Fact::EndpointCheck(check) => endpoint::said(check.outcome),
-        Fact::Resolution(_) | Fact::Connection(_) | Fact::ControlCheck(_) => Said::Nothing,
     }
 }
 

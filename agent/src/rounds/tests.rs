@@ -246,6 +246,7 @@ async fn a_round_that_hangs_is_skipped_and_delays_no_other() {
             address: vec![49, 12, 20, 20],
             port: 443,
             server_name: "example.com".into(),
+            ..Default::default()
         });
     });
     world.rounds.start(Kind::Nodes, &assignment);

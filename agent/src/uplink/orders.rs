@@ -31,7 +31,7 @@ pub struct NotTaken {
 pub fn task(wire: v1::Task) -> Result<Task, NotTaken> {
     let report = match &wire.work {
         Some(v1::task::Work::Change(change)) => Some((wire.task_id, change.plan_id)),
-        Some(v1::task::Work::Connect(_) | v1::task::Work::Resolve(_)) | None => None,
+        Some(v1::task::Work::Connect(_) | v1::task::Work::Resolve(_) | v1::task::Work::Path(_)) | None => None,
     };
     read(wire).map_err(|why| {
         let report = report.map(|(task_id, plan_id)| Report {
@@ -70,6 +70,7 @@ fn read(wire: v1::Task) -> Result<Task, String> {
             resolver: resolve.resolver.parse().map_err(text)?,
             connect: resolve.connect,
         },
+        v1::task::Work::Path(_) => return Err("paths are not measured by this agent yet".to_owned()),
         v1::task::Work::Change(change) => Work::Change(order(change)?),
     };
     let deadline = Duration::from_millis(wire.deadline_ms.into()).min(TASK_MAX);

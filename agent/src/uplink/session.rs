@@ -228,6 +228,7 @@ impl Stream<'_> {
             Some(coordinator_message::Message::Ack(ack)) => self.acked(&ack),
             Some(coordinator_message::Message::Refusal(refusal)) => self.refused(&refusal),
             Some(coordinator_message::Message::Task(task)) => self.task(task),
+            Some(coordinator_message::Message::Pong(_)) => {}
             None => tracing::warn!("the coordinator sent a message this agent does not know; is the agent older?"),
         }
     }
@@ -294,7 +295,7 @@ fn encoded(batch: &Batch) -> (v1::Batch, Vec<u64>) {
             None => unreadable.push(row.sequence),
         }
     }
-    (v1::Batch { boot_id: batch.boot.to_string(), observations }, unreadable)
+    (v1::Batch { boot_id: batch.boot.to_string(), observations, lane: v1::Lane::Urgent.into() }, unreadable)
 }
 
 /// The next report, taken only when there is a place to send it: waiting for one must not stop the

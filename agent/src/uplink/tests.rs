@@ -5,7 +5,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use parallax_decide::observation::{ConnectionOutcome, ControlCheck, Fact};
+use parallax_decide::observation::{ControlCheck, Outcome};
 use parallax_proto::v1::probe_server::{Probe, ProbeServer};
 use parallax_proto::v1::{self, agent_message, coordinator_message};
 use rustls::server::WebPkiClientVerifier;
@@ -21,7 +21,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::*;
 use crate::assignment::wire::tests::wire as assignment;
-use crate::measured::{Details, Measured, Reason};
+use crate::measured::{ControlParticulars, Measured, Reason, What};
 use crate::probe::testing::Authority;
 use crate::spool::{SPOOL_BYTES_MAX, Spool};
 
@@ -50,7 +50,7 @@ impl Session {
 
     async fn ack(&self, batch: &v1::Batch) {
         let sequence = batch.observations.last().unwrap().sequence;
-        self.say(coordinator_message::Message::Ack(v1::Ack { boot_id: batch.boot_id.clone(), sequence })).await;
+        self.say(coordinator_message::Message::Ack(v1::Ack { boot_id: batch.boot_id.clone(), sequence, lane: batch.lane })).await;
     }
 }
 
@@ -191,10 +191,10 @@ impl Agent {
     }
 
     fn record(&self, count: usize) {
-        let control = ControlCheck { control: "a".parse().unwrap(), outcome: ConnectionOutcome::TcpOk };
+        let control = ControlCheck { control: "a".parse().unwrap(), outcome: Outcome::TcpOk };
         let fact = Fact::ControlCheck(control);
         for _ in 0..count {
-            let measured = Measured { fact: fact.clone(), details: Details::default(), duration: Duration::ZERO };
+            let measured = Measured { what: what.clone(), duration: Duration::ZERO };
             self.recorder.record(Reason::SCHEDULED, &measured);
         }
     }
@@ -286,10 +286,10 @@ async fn a_refusal_is_done_with_and_does_not_come_again() {
     let batch = session.batch().await;
     let refusal = |sequence| {
         let reason = "its outcome is not known".to_owned();
-        coordinator_message::Message::Refusal(v1::Refusal { boot_id: batch.boot_id.clone(), sequence, reason })
+        coordinator_message::Message::Refusal(v1::Refusal { boot_id: batch.boot_id.clone(), sequence, reason, lane: batch.lane })
     };
     session.say(refusal(2)).await;
-    let ack = v1::Ack { boot_id: batch.boot_id.clone(), sequence: 1 };
+    let ack = v1::Ack { boot_id: batch.boot_id.clone(), sequence: 1, lane: batch.lane };
     session.say(coordinator_message::Message::Ack(ack)).await;
     agent.record(1);
     assert_eq!(numbers(&session.batch().await), [3]);

@@ -3,13 +3,19 @@
 use std::net::IpAddr;
 
 use parallax_decide::observation::{
-    ConnectionOutcome, Fact, Family, Purpose, ResolutionOutcome, Stage, StageOutcome, Target,
+    Connection, EndpointCheck, Family, LossReason, MissedReason, Outcome, Purpose, Resolution, Stage, Target,
 };
-use parallax_proto::v1;
+use parallax_proto::{
+    ADDRESSES_MAX, ATTEMPTS_MAX, CHAIN_MAX, FIRST_BYTES_MAX, HOPS_MAX, NSID_BYTES_MAX, ODD_REPLIES_MAX, TEXT_BYTES_MAX,
+    v1,
+};
 use prost::Message as _;
 
 use crate::clock::micros;
-use crate::measured::{Measured, Reason};
+use crate::measured::{
+    Attempt, Carrier, ConnectionParticulars, EndpointParticulars, Hop, Measured, OddKind, OddReply, Reason,
+    ReplyParticulars, ResolutionParticulars, Validation, What,
+};
 use crate::spool::segment::Row;
 
 /// A fact encoded for the spool, without number and age.
@@ -21,7 +27,7 @@ pub fn observation(reason: Reason, measured: &Measured) -> Vec<u8> {
         purpose: purpose(reason.purpose).into(),
         task_id: reason.task_id,
         duration_us: micros(measured.duration),
-        fact: Some(fact(measured)),
+        fact: Some(fact(&measured.what)),
     }
     .encode_to_vec()
 }
@@ -44,49 +50,198 @@ pub fn address(address: IpAddr) -> Vec<u8> {
     }
 }
 
-fn fact(measured: &Measured) -> v1::observation::Fact {
+fn fact(what: &What) -> v1::observation::Fact {
     use v1::observation::Fact as Wire;
 
-    let details = &measured.details;
-    match &measured.fact {
-        Fact::Resolution(resolution) => Wire::Resolution(v1::Resolution {
-            name: resolution.name.to_string(),
-            resolver: resolution.resolver.to_string(),
-            family: family(resolution.family).into(),
-            outcome: resolution_outcome(resolution.outcome).into(),
-            addresses: resolution.addresses.iter().copied().map(address).collect(),
-            ttl_s: resolution.ttl_s,
-            ede_plus_one: details.extended_error.map_or(0, |code| u32::from(code) + 1),
-            authentic_data: details.authentic_data,
+    match what {
+        What::Resolution(fact, kept) => Wire::Resolution(resolution(fact, kept)),
+        What::Connection(fact, kept) => Wire::Connection(connection(fact, kept)),
+        What::EndpointCheck(fact, kept) => Wire::EndpointCheck(endpoint_check(fact, kept)),
+        What::ControlCheck(fact, kept) => Wire::ControlCheck(v1::ControlCheck {
+            control: fact.control.to_string(),
+            outcome: outcome(fact.outcome).into(),
+            address: kept.address.map(address).unwrap_or_default(),
+            failures: kept.failures,
+            checks: kept.checks,
+            clock_offset_ms: kept.clock_offset_ms,
+            http_status: kept.http_status.into(),
+            tcp_us: micros(kept.tcp),
+            tls_us: micros(kept.tls),
         }),
-        Fact::Connection(connection) => Wire::Connection(v1::Connection {
-            target: Some(match &connection.target {
-                Target::Name(name) => v1::connection::Target::Name(name.to_string()),
-                Target::Node(node) => v1::connection::Target::Node(node.to_string()),
-            }),
-            address: address(connection.address),
-            port: connection.port.into(),
-            outcome: connection_outcome(connection.outcome).into(),
-            attempts: connection.attempts.into(),
-            attempts_connected: connection.attempts_connected.into(),
-            tcp_us: micros(details.tcp),
-            tls_us: micros(details.tls),
+        What::Path(fact, kept) => Wire::Path(v1::Path {
+            address: address(fact.address),
+            port: kept.port.into(),
+            outcome: outcome(fact.outcome).into(),
+            hops: kept.hops.iter().take(HOPS_MAX).map(hop).collect(),
+            path_mtu: kept.mtu,
         }),
-        Fact::EndpointCheck(check) => Wire::EndpointCheck(v1::EndpointCheck {
-            resolver: check.resolver.to_string(),
-            address: address(check.address),
-            stage: stage(check.stage).into(),
-            outcome: stage_outcome(check.outcome).into(),
-            tcp_us: micros(details.tcp),
-            tls_us: micros(details.tls),
-            http_us: micros(details.http),
-            http_status: details.http_status.into(),
+        What::Loss(fact, kept) => Wire::Loss(v1::Loss {
+            reason: match fact.reason {
+                LossReason::Full => v1::LossReason::Full,
+                LossReason::Old => v1::LossReason::Old,
+                LossReason::Disk => v1::LossReason::Disk,
+                LossReason::Damaged => v1::LossReason::Damaged,
+            }
+            .into(),
+            count: fact.count,
+            // By the boot-time clock until the row is sent: then they become ages.
+            first_age_ms: kept.ended_ms.0,
+            last_age_ms: kept.ended_ms.1,
+            lane: if kept.urgent { v1::Lane::Urgent } else { v1::Lane::Routine }.into(),
+            first_sequence: kept.sequences.0,
+            last_sequence: kept.sequences.1,
+            boot_id: kept.boot.clone(),
         }),
-        Fact::ControlCheck(check) => Wire::ControlCheck(v1::ControlCheck {
-            control: check.control.to_string(),
-            outcome: connection_outcome(check.outcome).into(),
+        What::Missed(fact, what) => Wire::Missed(v1::Missed {
+            reason: match fact.reason {
+                MissedReason::Overrun => v1::MissedReason::Overrun,
+                MissedReason::Paused => v1::MissedReason::Paused,
+                MissedReason::Busy => v1::MissedReason::Busy,
+                MissedReason::Limited => v1::MissedReason::Limited,
+                MissedReason::Throttled => v1::MissedReason::Throttled,
+            }
+            .into(),
+            what: what.clone(),
+            count: fact.count,
         }),
     }
+}
+
+fn resolution(fact: &Resolution, kept: &ResolutionParticulars) -> v1::Resolution {
+    let addresses = if fact.addresses.is_empty() { &kept.addresses_not_used } else { &fact.addresses };
+    v1::Resolution {
+        name: fact.name.to_string(),
+        resolver: fact.resolver.to_string(),
+        family: family(fact.family).into(),
+        outcome: outcome(fact.outcome).into(),
+        addresses: addresses.iter().copied().take(ADDRESSES_MAX).map(address).collect(),
+        ttl_s: fact.ttl_s,
+        ede_plus_one: kept.extended_error.map_or(0, |code| u32::from(code) + 1),
+        authentic_data: kept.authentic_data,
+        reply: kept.reply.as_ref().map(reply),
+        odd_replies: kept.odd_replies.iter().take(ODD_REPLIES_MAX).map(odd_reply).collect(),
+        validation: kept
+            .validation
+            .map_or(v1::Validation::Unspecified, |found| match found {
+                Validation::Secure => v1::Validation::Secure,
+                Validation::Insecure => v1::Validation::Insecure,
+                Validation::Bogus => v1::Validation::Bogus,
+                Validation::Indeterminate => v1::Validation::Indeterminate,
+            })
+            .into(),
+        server: kept.server.map(address).unwrap_or_default(),
+    }
+}
+
+fn reply(kept: &ReplyParticulars) -> v1::Reply {
+    v1::Reply {
+        chain: kept.chain.iter().take(CHAIN_MAX).cloned().collect(),
+        ttls_s: kept.ttls_s.iter().copied().take(ADDRESSES_MAX).collect(),
+        rcode: kept.rcode.into(),
+        flags: kept.flags.into(),
+        nsid: kept.nsid.iter().copied().take(NSID_BYTES_MAX).collect(),
+        size: kept.size,
+        trailing: kept.trailing,
+        transport: kept
+            .transport
+            .map_or(v1::Transport::Unspecified, |carrier| match carrier {
+                Carrier::Udp => v1::Transport::Udp,
+                Carrier::Tcp => v1::Transport::Tcp,
+                Carrier::Tls => v1::Transport::Tls,
+                Carrier::Http1 => v1::Transport::Http1,
+                Carrier::Http2 => v1::Transport::Http2,
+            })
+            .into(),
+        truncated: kept.truncated,
+        without_edns: kept.without_edns,
+        reconnected: kept.reconnected,
+        negative_ttl_plus_one: kept.negative_ttl_s.map_or(0, |ttl| ttl.saturating_add(1)),
+        first_bytes: kept.first_bytes.iter().copied().take(FIRST_BYTES_MAX).collect(),
+    }
+}
+
+fn odd_reply(odd: &OddReply) -> v1::OddReply {
+    v1::OddReply {
+        kind: match odd.kind {
+            OddKind::Repeated => v1::OddKind::Repeated,
+            OddKind::Different => v1::OddKind::Different,
+            OddKind::WithoutQuestion => v1::OddKind::WithoutQuestion,
+            OddKind::OtherQuestion => v1::OddKind::OtherQuestion,
+            OddKind::OtherId => v1::OddKind::OtherId,
+            OddKind::FromElsewhere => v1::OddKind::FromElsewhere,
+            OddKind::Malformed => v1::OddKind::Malformed,
+        }
+        .into(),
+        after_us: micros(odd.after),
+        addresses: odd.addresses.iter().copied().take(ODD_REPLIES_MAX).map(address).collect(),
+    }
+}
+
+fn connection(fact: &Connection, kept: &ConnectionParticulars) -> v1::Connection {
+    v1::Connection {
+        target: Some(match &fact.target {
+            Target::Name(name) => v1::connection::Target::Name(name.to_string()),
+            Target::Node(node) => v1::connection::Target::Node(node.to_string()),
+        }),
+        address: address(fact.address),
+        port: fact.port.into(),
+        outcome: outcome(fact.outcome).into(),
+        attempts: fact.attempts.into(),
+        attempts_connected: fact.attempts_connected.into(),
+        tcp_us: micros(kept.tcp),
+        tls_us: micros(kept.tls),
+        http_us: micros(kept.http),
+        http_status: kept.http_status.into(),
+        body_bytes: kept.body_bytes,
+        attempt: kept.attempts.iter().take(ATTEMPTS_MAX).map(attempt).collect(),
+        certificate_sha256: kept.certificate.map(Vec::from).unwrap_or_default(),
+        small_segments: kept.small_segments.map_or(v1::Outcome::Unspecified, outcome).into(),
+    }
+}
+
+fn attempt(one: &Attempt) -> v1::Attempt {
+    v1::Attempt {
+        started_ms: u32::try_from(one.started.as_millis()).unwrap_or(u32::MAX),
+        outcome: outcome(one.outcome).into(),
+        duration_us: micros(one.duration),
+    }
+}
+
+fn endpoint_check(fact: &EndpointCheck, kept: &EndpointParticulars) -> v1::EndpointCheck {
+    let answer = |asked: Option<Outcome>| asked.map_or(v1::Outcome::Unspecified, outcome).into();
+    v1::EndpointCheck {
+        resolver: fact.resolver.to_string(),
+        address: address(fact.address),
+        stage: stage(fact.stage).into(),
+        outcome: outcome(fact.outcome).into(),
+        tcp_us: micros(kept.stages.tcp),
+        tls_us: micros(kept.stages.tls),
+        http_us: micros(kept.stages.http),
+        http_status: kept.http_status.into(),
+        bootstrap_us: micros(kept.stages.bootstrap),
+        dns_us: micros(kept.stages.dns),
+        fresh: answer(fact.fresh),
+        missing: answer(fact.missing),
+        worked_before: fact.worked_before,
+        retry_after_plus_one: kept
+            .retry_after
+            .map_or(0, |wait| u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1)),
+        certificate_sha256: kept.certificate.map(Vec::from).unwrap_or_default(),
+        remark: cut(&kept.remark),
+    }
+}
+
+/// A text within the wire's limit, cut between two characters.
+fn cut(text: &str) -> String {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+fn hop(hop: &Hop) -> v1::Hop {
+    v1::Hop { ttl: hop.ttl.into(), address: hop.address.map(address).unwrap_or_default(), rtt_us: micros(hop.rtt) }
 }
 
 fn purpose(purpose: Purpose) -> v1::Purpose {
@@ -105,45 +260,66 @@ fn family(family: Family) -> v1::Family {
     }
 }
 
-fn resolution_outcome(outcome: ResolutionOutcome) -> v1::ResolutionOutcome {
-    use ResolutionOutcome as Ours;
-    use v1::ResolutionOutcome as Wire;
+fn outcome(outcome: Outcome) -> v1::Outcome {
+    use Outcome as Ours;
+    use v1::Outcome as Wire;
     match outcome {
         Ours::Answered => Wire::Answered,
+        Ours::TlsOk => Wire::TlsOk,
+        Ours::TcpOk => Wire::TcpOk,
+        Ours::HttpOk => Wire::HttpOk,
         Ours::Empty => Wire::Empty,
+        Ours::DanglingCname => Wire::DanglingCname,
+        Ours::Referral => Wire::Referral,
         Ours::Nxdomain => Wire::Nxdomain,
         Ours::Servfail => Wire::Servfail,
         Ours::Refused => Wire::Refused,
+        Ours::Formerr => Wire::Formerr,
         Ours::OtherRcode => Wire::OtherRcode,
-        Ours::Timeout => Wire::Timeout,
-        Ours::Unreachable => Wire::Unreachable,
-        Ours::TlsFailed => Wire::TlsFailed,
-        Ours::HttpFailed => Wire::HttpFailed,
         Ours::Malformed => Wire::Malformed,
-        Ours::OwnTrouble => Wire::OwnTrouble,
-        Ours::RefusedByPolicy => Wire::RefusedByPolicy,
-    }
-}
-
-fn connection_outcome(outcome: ConnectionOutcome) -> v1::ConnectionOutcome {
-    use ConnectionOutcome as Ours;
-    use v1::ConnectionOutcome as Wire;
-    match outcome {
-        Ours::TlsOk => Wire::TlsOk,
-        Ours::TcpOk => Wire::TcpOk,
-        Ours::Refused => Wire::Refused,
+        Ours::CnameLoop => Wire::CnameLoop,
+        Ours::TruncatedTcpFailed => Wire::TruncatedTcpFailed,
+        Ours::TruncatedTcpTimeout => Wire::TruncatedTcpTimeout,
+        Ours::DnsSilent => Wire::DnsSilent,
+        Ours::DnsClosed => Wire::DnsClosed,
+        Ours::ConnectionRefused => Wire::ConnectionRefused,
         Ours::Silent => Wire::Silent,
         Ours::HostUnreachable => Wire::HostUnreachable,
         Ours::NetUnreachable => Wire::NetUnreachable,
+        Ours::AdminProhibited => Wire::AdminProhibited,
+        Ours::Reset => Wire::Reset,
         Ours::TlsSilent => Wire::TlsSilent,
         Ours::TlsReset => Wire::TlsReset,
         Ours::TlsAlert => Wire::TlsAlert,
+        Ours::TlsNotSpoken => Wire::TlsNotSpoken,
         Ours::CertificateName => Wire::CertificateName,
         Ours::CertificateAuthority => Wire::CertificateAuthority,
-        Ours::CertificateTime => Wire::CertificateTime,
+        Ours::CertificateExpired => Wire::CertificateExpired,
+        Ours::CertificateNotYetValid => Wire::CertificateNotYetValid,
+        Ours::CertificateInvalid => Wire::CertificateInvalid,
+        Ours::PmtuBlackhole => Wire::PmtuBlackhole,
+        Ours::HttpSilent => Wire::HttpSilent,
+        Ours::HttpClosed => Wire::HttpClosed,
+        Ours::HttpStatus => Wire::HttpStatus,
+        Ours::HttpThrottled => Wire::HttpThrottled,
+        Ours::HttpUnsupported => Wire::HttpUnsupported,
+        Ours::HttpRedirect => Wire::HttpRedirect,
+        Ours::HttpNotDns => Wire::HttpNotDns,
+        Ours::HttpEmpty => Wire::HttpEmpty,
+        Ours::HttpTooLarge => Wire::HttpTooLarge,
+        Ours::HttpStalled => Wire::HttpStalled,
+        Ours::HttpMalformed => Wire::HttpMalformed,
         Ours::FamilyUnavailable => Wire::FamilyUnavailable,
+        Ours::NoRoute => Wire::NoRoute,
+        Ours::NoResolver => Wire::NoResolver,
         Ours::OwnTrouble => Wire::OwnTrouble,
+        Ours::RateLimited => Wire::RateLimited,
         Ours::RefusedByPolicy => Wire::RefusedByPolicy,
+        Ours::SpecialAddress => Wire::SpecialAddress,
+        Ours::PathReached => Wire::PathReached,
+        Ours::PathLost => Wire::PathLost,
+        Ours::Lost => Wire::Lost,
+        Ours::Missed => Wire::Missed,
     }
 }
 
@@ -157,48 +333,27 @@ fn stage(stage: Stage) -> v1::Stage {
     }
 }
 
-fn stage_outcome(outcome: StageOutcome) -> v1::StageOutcome {
-    use StageOutcome as Ours;
-    use v1::StageOutcome as Wire;
-    match outcome {
-        Ours::Ok => Wire::Ok,
-        Ours::Refused => Wire::Refused,
-        Ours::Reset => Wire::Reset,
-        Ours::Timeout => Wire::Timeout,
-        Ours::Unreachable => Wire::Unreachable,
-        Ours::Certificate => Wire::Certificate,
-        Ours::Alert => Wire::Alert,
-        Ours::Status => Wire::Status,
-        Ours::Malformed => Wire::Malformed,
-        Ours::Servfail => Wire::Servfail,
-        Ours::RefusedRcode => Wire::RefusedRcode,
-        Ours::Empty => Wire::Empty,
-        Ours::OwnTrouble => Wire::OwnTrouble,
-        Ours::RefusedByPolicy => Wire::RefusedByPolicy,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use parallax_decide::observation::{ControlCheck, Resolution};
+    use parallax_decide::observation::ControlCheck;
 
     use super::*;
-    use crate::measured::Details;
+    use crate::measured::ControlParticulars;
 
     #[test]
     fn number_and_age_are_added_when_a_row_is_sent() {
-        let fact = Fact::Resolution(Resolution {
+        let fact = Resolution {
             name: "example.com".parse().unwrap(),
             resolver: "live".parse().unwrap(),
             family: Family::V6,
-            outcome: ResolutionOutcome::Answered,
+            outcome: Outcome::Answered,
             addresses: vec!["2606:4700::1".parse().unwrap(), "8.6.112.0".parse().unwrap()],
             ttl_s: 60,
-        });
-        let details = Details { extended_error: Some(0), authentic_data: true, ..Details::default() };
-        let measured = Measured { fact, details, duration: Duration::from_millis(3) };
+        };
+        let kept = ResolutionParticulars { extended_error: Some(0), authentic_data: true, ..Default::default() };
+        let measured = Measured { what: What::Resolution(fact, kept), duration: Duration::from_millis(3) };
         let encoded = observation(Reason::CONFIRM, &measured);
         let sent = row(&Row { sequence: 9, ended_ms: 1000, observation: encoded }, 1500).unwrap();
         assert_eq!((sent.sequence, sent.age_ms, sent.duration_us), (9, 500, 3000));
@@ -210,9 +365,9 @@ mod tests {
 
     #[test]
     fn a_clock_that_went_back_makes_no_negative_age_and_rubbish_no_row() {
-        let fact =
-            Fact::ControlCheck(ControlCheck { control: "a".parse().unwrap(), outcome: ConnectionOutcome::TcpOk });
-        let measured = Measured { fact, details: Details::default(), duration: Duration::ZERO };
+        let fact = ControlCheck { control: "a".parse().unwrap(), outcome: Outcome::TcpOk };
+        let what = What::ControlCheck(fact, ControlParticulars::default());
+        let measured = Measured { what, duration: Duration::ZERO };
         let observation = observation(Reason::SCHEDULED, &measured);
         assert_eq!(row(&Row { sequence: 1, ended_ms: 5000, observation }, 10).unwrap().age_ms, 0);
         assert!(row(&Row { sequence: 1, ended_ms: 0, observation: vec![0xff; 9] }, 10).is_none());
@@ -220,14 +375,8 @@ mod tests {
 
     #[test]
     fn no_outcome_becomes_the_word_for_nothing() {
-        for outcome in ConnectionOutcome::ALL {
-            assert_ne!(connection_outcome(*outcome), v1::ConnectionOutcome::Unspecified);
-        }
-        for outcome in ResolutionOutcome::ALL {
-            assert_ne!(resolution_outcome(*outcome), v1::ResolutionOutcome::Unspecified);
-        }
-        for outcome in StageOutcome::ALL {
-            assert_ne!(stage_outcome(*outcome), v1::StageOutcome::Unspecified);
+        for one in Outcome::ALL {
+            assert_ne!(outcome(*one), v1::Outcome::Unspecified);
         }
     }
 }
