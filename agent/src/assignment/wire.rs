@@ -358,7 +358,13 @@ pub(crate) mod tests {
                     v1::resolver::Kind::Udp(v1::PlainEndpoint { address: vec![1, 1, 1, 1], port: 53 }),
                 ),
             ],
-            canaries: vec![v1::Canary { name: "Example.com.".into(), port: 443, tls: true, live_only: false, ..v1::Canary::default() }],
+            canaries: vec![v1::Canary {
+                name: "Example.com.".into(),
+                port: 443,
+                tls: true,
+                live_only: false,
+                ..v1::Canary::default()
+            }],
             controls: vec![v1::Control {
                 name: "negative".into(),
                 address: vec![192, 0, 2, 1],
@@ -429,7 +435,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_doh_endpoint_must_be_https_with_pinned_addresses() {
-        let good = v1::DohEndpoint { url: "https://dns.example/q".into(), addresses: vec![vec![9, 9, 9, 9]], ..Default::default() };
+        let good = v1::DohEndpoint {
+            url: "https://dns.example/q".into(),
+            addresses: vec![vec![9, 9, 9, 9]],
+            ..Default::default()
+        };
         assert!(doh_endpoint(&good).is_ok());
         for bad in [
             v1::DohEndpoint { url: "http://dns.example/q".into(), ..good.clone() },

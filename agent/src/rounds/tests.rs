@@ -83,6 +83,9 @@ impl World {
                     tried.push(format!("{} {:?} {:?}", one.resolver, one.stage(), one.outcome()))
                 }
                 Fact::ControlCheck(one) => tried.push(format!("{} {:?}", one.control, one.outcome())),
+                Fact::Path(one) => tried.push(format!("path {:?}", one.outcome())),
+                Fact::Loss(one) => tried.push(format!("loss {}", one.count)),
+                Fact::Missed(one) => tried.push(format!("missed {} {:?}", one.what, one.reason())),
             }
         }
         resolved.sort();

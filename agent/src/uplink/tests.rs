@@ -50,7 +50,12 @@ impl Session {
 
     async fn ack(&self, batch: &v1::Batch) {
         let sequence = batch.observations.last().unwrap().sequence;
-        self.say(coordinator_message::Message::Ack(v1::Ack { boot_id: batch.boot_id.clone(), sequence, lane: batch.lane })).await;
+        self.say(coordinator_message::Message::Ack(v1::Ack {
+            boot_id: batch.boot_id.clone(),
+            sequence,
+            lane: batch.lane,
+        }))
+        .await;
     }
 }
 
@@ -192,7 +197,7 @@ impl Agent {
 
     fn record(&self, count: usize) {
         let control = ControlCheck { control: "a".parse().unwrap(), outcome: Outcome::TcpOk };
-        let fact = Fact::ControlCheck(control);
+        let what = What::ControlCheck(control, ControlParticulars::default());
         for _ in 0..count {
             let measured = Measured { what: what.clone(), duration: Duration::ZERO };
             self.recorder.record(Reason::SCHEDULED, &measured);
@@ -286,7 +291,12 @@ async fn a_refusal_is_done_with_and_does_not_come_again() {
     let batch = session.batch().await;
     let refusal = |sequence| {
         let reason = "its outcome is not known".to_owned();
-        coordinator_message::Message::Refusal(v1::Refusal { boot_id: batch.boot_id.clone(), sequence, reason, lane: batch.lane })
+        coordinator_message::Message::Refusal(v1::Refusal {
+            boot_id: batch.boot_id.clone(),
+            sequence,
+            reason,
+            lane: batch.lane,
+        })
     };
     session.say(refusal(2)).await;
     let ack = v1::Ack { boot_id: batch.boot_id.clone(), sequence: 1, lane: batch.lane };
