@@ -110,7 +110,7 @@ mod tests {
     async fn the_stage_that_failed_is_named() {
         let authority = Authority::new();
         let (refused, trace) = ask_at(refused_port(), &authority).await;
-        assert_eq!((refused, trace.stage), (Err(Outcome::Refused), Stage::Tcp));
+        assert_eq!((refused, trace.stage), (Err(Outcome::ConnectionRefused), Stage::Tcp));
 
         let other_name = accept(authority.server("other.example"), |_| async {}).await;
         let (failed, trace) = ask_at(other_name, &authority).await;
@@ -121,7 +121,7 @@ mod tests {
         })
         .await;
         let (closed, trace) = ask_at(closes, &authority).await;
-        assert_eq!((closed, trace.stage), (Err(Outcome::Reset), Stage::Dns));
+        assert_eq!((closed, trace.stage), (Err(Outcome::DnsClosed), Stage::Dns));
     }
 
     #[tokio::test(start_paused = true)]

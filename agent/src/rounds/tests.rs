@@ -155,7 +155,7 @@ async fn an_answer_that_is_no_public_address_is_told_and_never_dialled() {
     trap.set_nonblocking(true).unwrap();
     world.place("127.0.0.1", trap.local_addr().unwrap());
     world.round(Kind::Canaries, &assignment(|_| {})).await;
-    assert_eq!(world.told().1, ["[127, 0, 0, 1] Scheduled RefusedByPolicy"]);
+    assert_eq!(world.told().1, ["[127, 0, 0, 1] Scheduled SpecialAddress"]);
     assert!(trap.accept().is_err(), "nobody came");
 }
 
@@ -169,16 +169,16 @@ async fn a_first_failure_is_confirmed_at_once_and_only_the_first() {
     assert_eq!(
         tried,
         [
-            "[8, 6, 112, 0] Scheduled Refused",
-            "[8, 6, 112, 0] Confirm Refused",
-            "[8, 6, 112, 0] Confirm Refused",
+            "[8, 6, 112, 0] Scheduled ConnectionRefused",
+            "[8, 6, 112, 0] Confirm ConnectionRefused",
+            "[8, 6, 112, 0] Confirm ConnectionRefused",
             "negative NetUnreachable"
         ],
         "failures count only with a control after them"
     );
     world.round(Kind::Canaries, &assignment).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(world.told().1, ["[8, 6, 112, 0] Scheduled Refused"], "it stays down");
+    assert_eq!(world.told().1, ["[8, 6, 112, 0] Scheduled ConnectionRefused"], "it stays down");
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,11 +193,11 @@ async fn own_trouble_is_no_success_and_does_not_end_a_burst() {
     assert_eq!(
         world.told().1,
         [
-            "[8, 6, 112, 0] Scheduled Refused",
-            "[8, 6, 112, 0] Confirm OwnTrouble",
-            "[8, 6, 112, 0] Confirm OwnTrouble",
-            "[8, 6, 112, 0] Confirm Refused",
-            "negative OwnTrouble"
+            "[8, 6, 112, 0] Scheduled ConnectionRefused",
+            "[8, 6, 112, 0] Confirm RateLimited",
+            "[8, 6, 112, 0] Confirm RateLimited",
+            "[8, 6, 112, 0] Confirm ConnectionRefused",
+            "negative RateLimited"
         ]
     );
 }
@@ -210,7 +210,7 @@ async fn a_burst_ends_with_the_first_success() {
     world.round(Kind::Canaries, &assignment).await;
     world.place(BAD, web);
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(world.told().1, ["[8, 6, 112, 0] Scheduled Refused", "[8, 6, 112, 0] Confirm TlsOk"]);
+    assert_eq!(world.told().1, ["[8, 6, 112, 0] Scheduled ConnectionRefused", "[8, 6, 112, 0] Confirm TlsOk"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,7 +232,7 @@ async fn the_live_resolver_is_asked_again_when_its_answer_expires() {
     assert_eq!(world.told().1, [""; 0], "the same address is not tried again within the round");
     tokio::time::sleep(Duration::from_secs(160)).await;
     assert_eq!(world.asked.load(Ordering::Relaxed), 5, "the refreshing ends with the round");
-    assert_eq!(world.told().1, ["[8, 6, 112, 0] Scheduled Refused"], "a new address is tried at once");
+    assert_eq!(world.told().1, ["[8, 6, 112, 0] Scheduled ConnectionRefused"], "a new address is tried at once");
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(world.asked.load(Ordering::Relaxed), 5);
 }
@@ -268,7 +268,7 @@ async fn controls_and_endpoints_have_their_rounds() {
     let assignment = assignment(|_| {});
     world.round(Kind::Controls, &assignment).await;
     world.round(Kind::Endpoints, &assignment).await;
-    assert_eq!(world.told().1, ["negative NetUnreachable", "plain-cf Dns Ok"]);
+    assert_eq!(world.told().1, ["negative NetUnreachable", "plain-cf Dns Answered"]);
 }
 
 #[tokio::test(start_paused = true)]
