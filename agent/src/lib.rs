@@ -11,7 +11,7 @@
 //!   [`uplink`] sends from there and deletes only what was acknowledged.
 //! * [`tasks`] is urgent work the coordinator asks for; [`pins`] the remedies held at this place,
 //!   journalled, re-asserted and removed at their expiry.
-//! * [`clock`] is the only reader of clocks, [`entropy`] the only source of randomness.
+//! * [`descriptors`] says how much may be in flight. [`clock`] is the only reader of clocks, [`entropy`] the only source of randomness.
 //!
 //! Absent on purpose: judgement. The agent classifies what the operating system and the protocols
 //! said into one named outcome and stops there; whether a place or the world is broken is decided
@@ -22,6 +22,7 @@ pub mod assignment;
 pub mod burst;
 pub mod cli;
 pub mod clock;
+pub mod descriptors;
 pub mod dial;
 pub mod entropy;
 pub mod local;

@@ -61,13 +61,30 @@ pub struct Allow {
     pub private: Vec<ipnet::IpNet>,
     /// Most probes of addresses a minute (a probe's own few attempts count as one).
     pub connections_per_minute: u32,
+    /// Most probes of one address a minute.
+    pub connections_per_minute_to_one: u32,
+    /// Most probes into one /24 or /48 a minute.
+    pub connections_per_minute_to_network: u32,
     /// Most questions to resolvers a minute.
     pub questions_per_minute: u32,
+    /// Most questions to one resolver's address a minute.
+    pub questions_per_minute_to_one: u32,
+    /// Most addresses an hour that were not contacted in the hour before.
+    pub new_addresses_per_hour: u32,
 }
 
 impl Default for Allow {
     fn default() -> Self {
-        Self { ports: vec![443], private: Vec::new(), connections_per_minute: 600, questions_per_minute: 1200 }
+        Self {
+            ports: vec![443],
+            private: Vec::new(),
+            connections_per_minute: 600,
+            connections_per_minute_to_one: 60,
+            connections_per_minute_to_network: 240,
+            questions_per_minute: 1200,
+            questions_per_minute_to_one: 480,
+            new_addresses_per_hour: 600,
+        }
     }
 }
 
@@ -142,8 +159,17 @@ impl Local {
                 local.live_resolver.len()
             ));
         }
-        if local.allow.connections_per_minute == 0 || local.allow.questions_per_minute == 0 {
-            return Err("a limit of 0 a minute under 'allow' would measure nothing; stop the agent instead".into());
+        let allow = &local.allow;
+        let limits = [
+            allow.connections_per_minute,
+            allow.connections_per_minute_to_one,
+            allow.connections_per_minute_to_network,
+            allow.questions_per_minute,
+            allow.questions_per_minute_to_one,
+            allow.new_addresses_per_hour,
+        ];
+        if limits.contains(&0) {
+            return Err("a limit of 0 under 'allow' would measure nothing; stop the agent instead".into());
         }
         if local.spool_bytes_max < crate::spool::SPOOL_BYTES_MIN {
             return Err(format!(

@@ -5,13 +5,16 @@
 //! or by `/etc/resolv.conf`, and is never given by the coordinator.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Mutex, PoisonError};
 
 use parallax_decide::address::special_purpose;
 use parallax_decide::observation::Outcome;
 
-use crate::clock::{self, Instant};
 use crate::local::Allow;
+
+mod budget;
+
+pub use budget::Limit;
+use budget::{Budget, Rates};
 
 /// The one documentation address (RFC 5737) that a control may contact: nothing can answer there,
 /// so an answer exposes a middlebox that accepts everything.
@@ -40,9 +43,9 @@ pub enum Denial {
     /// The owner does not allow the port.
     #[error("port {0} is not allowed; add it to allow.ports in the owner's file")]
     Port(u16),
-    /// The owner's limit a minute is used up: own trouble, says nothing about the address.
-    #[error("the owner's limit a minute is used up; raise allow.connections_per_minute or questions_per_minute")]
-    Rate,
+    /// A limit of the owner's is used up: own trouble, says nothing about the address.
+    #[error("the owner's limit is used up; to allow more raise {0} in the owner's file")]
+    Rate(Limit),
 }
 
 impl Denial {
@@ -52,7 +55,7 @@ impl Denial {
         match self {
             Self::Special(..) => Outcome::SpecialAddress,
             Self::Port(_) => Outcome::RefusedByPolicy,
-            Self::Rate => Outcome::RateLimited,
+            Self::Rate(_) => Outcome::RateLimited,
         }
     }
 }
@@ -61,16 +64,28 @@ impl Denial {
 #[derive(Debug)]
 pub struct Policy {
     allow: Allow,
-    connections: Mutex<Bucket>,
-    questions: Mutex<Bucket>,
+    connections: Budget,
+    questions: Budget,
 }
 
 impl Policy {
     /// The policy of the owner's file.
     #[must_use]
     pub fn new(allow: Allow) -> Self {
-        let bucket = |per_minute| Mutex::new(Bucket::new(per_minute, clock::now()));
-        Self { connections: bucket(allow.connections_per_minute), questions: bucket(allow.questions_per_minute), allow }
+        let connections = Budget::new(Rates {
+            in_all: (allow.connections_per_minute, Limit::Connections),
+            to_one: (allow.connections_per_minute_to_one, Limit::ConnectionsToOne),
+            to_network: (allow.connections_per_minute_to_network, Limit::ConnectionsToNetwork),
+            new_ones: (allow.new_addresses_per_hour, Limit::NewAddresses),
+        });
+        let questions = Budget::new(Rates {
+            in_all: (allow.questions_per_minute, Limit::Questions),
+            to_one: (allow.questions_per_minute_to_one, Limit::QuestionsToOne),
+            // A resolver is one address; its neighbours are no concern.
+            to_network: (allow.questions_per_minute, Limit::Questions),
+            new_ones: (allow.new_addresses_per_hour, Limit::NewAddresses),
+        });
+        Self { connections, questions, allow }
     }
 
     /// Whether this address and port may be contacted in this role.
@@ -97,65 +112,21 @@ impl Policy {
         Err(Denial::Special(address, block))
     }
 
-    /// Takes one probe of an address out of this minute's allowance.
+    /// Takes one probe of this address out of the owner's allowance.
+    ///
+    /// # Errors
+    /// [`Denial::Rate`] when it is used up: in all, for this address, for its network, or for addresses
+    /// never tried before.
+    pub fn take_connection(&self, to: IpAddr) -> Result<(), Denial> {
+        self.connections.take(to).map_err(Denial::Rate)
+    }
+
+    /// Takes one question to this resolver out of the owner's allowance.
     ///
     /// # Errors
     /// [`Denial::Rate`] when it is used up.
-    pub fn take_connection(&self) -> Result<(), Denial> {
-        take(&self.connections)
-    }
-
-    /// Takes one question to a resolver out of this minute's allowance.
-    ///
-    /// # Errors
-    /// [`Denial::Rate`] when it is used up.
-    pub fn take_question(&self) -> Result<(), Denial> {
-        take(&self.questions)
-    }
-}
-
-fn take(bucket: &Mutex<Bucket>) -> Result<(), Denial> {
-    let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
-    if bucket.take(clock::now()) {
-        return Ok(());
-    }
-    bucket.left_out = bucket.left_out.saturating_add(1);
-    // Every power of two: a limit that is always reached must not fill the log.
-    if bucket.left_out.is_power_of_two() {
-        tracing::warn!(left_out = bucket.left_out, "{}", Denial::Rate);
-    }
-    Err(Denial::Rate)
-}
-
-/// A bucket that holds half a minute's allowance and refills evenly: a round may come at once,
-/// and no minute sees more than one and a half times the limit.
-#[derive(Debug)]
-struct Bucket {
-    per_minute: f64,
-    holds: f64,
-    at: Instant,
-    left_out: u64,
-}
-
-impl Bucket {
-    fn new(per_minute: u32, now: Instant) -> Self {
-        let per_minute = f64::from(per_minute);
-        Self { per_minute, holds: Self::size(per_minute), at: now, left_out: 0 }
-    }
-
-    fn size(per_minute: f64) -> f64 {
-        (per_minute / 2.0).max(1.0)
-    }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let gained = now.saturating_duration_since(self.at).as_secs_f64() / 60.0 * self.per_minute;
-        self.at = now;
-        self.holds = (self.holds + gained).min(Self::size(self.per_minute));
-        let taken = self.holds >= 1.0;
-        if taken {
-            self.holds -= 1.0;
-        }
-        taken
+    pub fn take_question(&self, to: IpAddr) -> Result<(), Denial> {
+        self.questions.take(to).map_err(Denial::Rate)
     }
 }
 
@@ -211,7 +182,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_allowance_refills_with_time_and_never_beyond_half_a_minute() {
         let policy = policy(Allow { connections_per_minute: 60, ..Allow::default() });
-        let drain = || (0..).take_while(|_| policy.take_connection().is_ok()).count();
+        let drain = || (0..).take_while(|_| policy.take_connection(IpAddr::from([104, 26, 4, 10])).is_ok()).count();
         assert_eq!(drain(), 30);
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(drain(), 5);

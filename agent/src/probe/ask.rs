@@ -84,15 +84,9 @@ pub struct Asked {
 pub async fn ask(site: &Site, limits: &Limits, resolver: &Resolver, question: &Question) -> Asked {
     let start = now();
     let mut trace = Trace::default();
-    let ended = match site.policy.take_question() {
-        Err(denial) => {
-            tracing::debug!(resolver = %resolver.name, name = %question.name, %denial, "question left out");
-            Err(Outcome::RateLimited)
-        }
-        Ok(()) => match timeout(limits.resolve, speak(site, limits, resolver, question, &mut trace)).await {
-            Ok(ended) => ended,
-            Err(_) => Err(silence(trace.stage)),
-        },
+    let ended = match timeout(limits.resolve, speak(site, limits, resolver, question, &mut trace)).await {
+        Ok(ended) => ended,
+        Err(_) => Err(silence(trace.stage)),
     };
     Asked { ended, trace, duration: since(start) }
 }
@@ -148,7 +142,16 @@ fn permitted(site: &Site, server: SocketAddr, trace: &mut Trace) -> Result<(), O
     trace.enter(Stage::Bootstrap, server.ip());
     site.policy.permits(server.ip(), server.port(), Role::Resolver).map_err(|denial| {
         tracing::debug!(%server, %denial, "resolver not contacted");
-        Outcome::RefusedByPolicy
+        denial.outcome()
+    })?;
+    allowance(site, server)
+}
+
+/// One question out of the owner's allowance.
+fn allowance(site: &Site, server: SocketAddr) -> Result<(), Outcome> {
+    site.policy.take_question(server.ip()).map_err(|denial| {
+        tracing::debug!(%server, %denial, "question left out");
+        denial.outcome()
     })
 }
 
@@ -159,6 +162,7 @@ async fn live(site: &Site, limits: &Limits, question: &Question, trace: &mut Tra
     let share = limits.resolve / u32::try_from(servers.len().max(1)).unwrap_or(u32::MAX);
     let mut last = Err(Outcome::NoResolver);
     for server in servers {
+        allowance(site, server)?;
         let asked = plain::ask(&site.dialer, server, Choice::Own, question, share, trace);
         last = match timeout(share, asked).await {
             Ok(ended) => ended,
@@ -202,7 +206,7 @@ mod tests {
         for (addresses, stage, outcome) in [
             (vec![public, private], Stage::Tcp, Outcome::ConnectionRefused),
             (vec![private, public], Stage::Tcp, Outcome::ConnectionRefused),
-            (vec![private], Stage::Bootstrap, Outcome::RefusedByPolicy),
+            (vec![private], Stage::Bootstrap, Outcome::SpecialAddress),
         ] {
             let url = http::Uri::from_static("https://dns.example/dns-query");
             let endpoint = DohEndpoint {

@@ -69,7 +69,7 @@ pub async fn probe(site: &Site, limits: &Limits, tried: &Attempted<'_>) -> Reach
         tracing::debug!(address = %tried.address, port = tried.port, %denial, "not contacted");
         return Reached::without_dialling(denial.outcome());
     }
-    if let Err(denial) = site.policy.take_connection() {
+    if let Err(denial) = site.policy.take_connection(tried.address) {
         tracing::debug!(address = %tried.address, port = tried.port, %denial, "probe left out");
         return Reached::without_dialling(denial.outcome());
     }
