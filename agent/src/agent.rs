@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::assignment::kept::Kept;
 use crate::cli::Run;
 use crate::clock;
+use crate::descriptors;
 use crate::dial::Dialer;
 use crate::local::{Local, LocalError, PinDriver};
 use crate::pins::{self, Pins};
@@ -32,6 +33,9 @@ use crate::uplink::{IdentityRefused, Uplink};
 
 /// Longest wait for one command to a local driver.
 const DRIVER_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Fewest places for scheduled probes.
+const PLACES_MIN: usize = 16;
 
 /// Runs the agent until SIGTERM or SIGINT.
 ///
@@ -73,8 +77,9 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     let (send_tasks, take_tasks) = mpsc::channel(tasks::WAITING_MAX);
     let (send_reports, reports) = mpsc::channel(tasks::WAITING_MAX);
     let (stop, stopping) = watch::channel(false);
+    let places = descriptors::probes().saturating_sub(tasks::PROBES_MAX).max(PLACES_MIN);
     let timeline = Timeline::begin(Duration::from_millis(clock::unix_ms()));
-    let rounds = Rounds::new(site, recorder.clone(), timeline);
+    let rounds = Rounds::new(site, recorder.clone(), timeline, places);
     let tasks = Tasks::new(Arc::clone(&rounds), recorder.clone(), kept.follow(), pins.clone(), send_reports);
     tracing::info!(%boot, version = env!("CARGO_PKG_VERSION"), assignment = kept.version(), state = %options.state.display(), "started");
 

@@ -1,28 +1,34 @@
 //! Starts the probes: a loop for each grid. What a round of one subject consists of is in `subjects`.
 //!
 //! Every probe has deadlines of its own and a place among a bounded number in flight, so a hung one
-//! delays nobody and a round that overruns is skipped the next time, not queued.
+//! delays nobody. What does not run is recorded, never queued: a round whose last one is not over, one
+//! that found no place, those that fell into a pause of the process.
 
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use parallax_decide::observation::{Missed, MissedReason};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::assignment::{Assignment, Transport};
 use crate::burst::Bursts;
-use crate::clock;
+use crate::clock::{self, Instant};
+use crate::entropy;
+use crate::measured::{Measured, Reason, What};
 use crate::recorder::Recorder;
 use crate::schedule::{Grid, Kind, Timeline};
 use crate::site::Site;
 
 mod subjects;
 
-/// Most scheduled probes in flight. At four sockets each this stays far below the usual limit of
-/// 1024 descriptors.
-pub const SCHEDULED_MAX: usize = 64;
+/// Longest a round of one subject may take, whatever its deadlines say: a guard against doubled rounds
+/// must not become a ban on all later ones.
+const ROUND_MAX: Duration = Duration::from_secs(180);
 
 /// How long a probe of a large round may wait for its place before it is left out.
 const PLACE_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -35,8 +41,10 @@ pub struct Rounds {
     recorder: Recorder,
     timeline: Timeline,
     places: Semaphore,
-    /// Probes left out because there was no place for them.
+    /// Probes left out because there was no place for them, since this was last recorded.
     left_out: AtomicU64,
+    /// Rounds that broke down.
+    broken: AtomicU64,
     running: Mutex<BTreeSet<Running>>,
     bursts: Mutex<Bursts>,
 }
@@ -55,15 +63,16 @@ impl Drop for Mark {
 }
 
 impl Rounds {
-    /// Rounds at this place, recorded here, on grids of this timeline.
+    /// Rounds at this place, recorded here, on grids of this timeline, with so many probes in flight.
     #[must_use]
-    pub fn new(site: Site, recorder: Recorder, timeline: Timeline) -> Arc<Self> {
+    pub fn new(site: Site, recorder: Recorder, timeline: Timeline, places: usize) -> Arc<Self> {
         Arc::new(Self {
             site,
             recorder,
             timeline,
-            places: Semaphore::new(SCHEDULED_MAX),
+            places: Semaphore::new(places),
             left_out: AtomicU64::new(0),
+            broken: AtomicU64::new(0),
             running: Mutex::default(),
             bursts: Mutex::default(),
         })
@@ -72,6 +81,7 @@ impl Rounds {
     /// Starts a round at each point of one kind's grid, by the assignment in force. Returns when
     /// there will be no more assignments.
     pub async fn follow(self: Arc<Self>, kind: Kind, mut assignments: watch::Receiver<Option<Arc<Assignment>>>) {
+        let mut stopwatch = Stopwatch::start();
         loop {
             let assignment = assignments.borrow_and_update().clone();
             let changed = match assignment {
@@ -81,6 +91,8 @@ impl Rounds {
                     tokio::select! {
                         changed = assignments.changed() => changed,
                         () = sleep_until(next) => {
+                            let paused = stopwatch.lap(next);
+                            self.note_pause(kind, paused, kind.every(&assignment.schedule));
                             let skipped = self.start(kind, &assignment);
                             if skipped > 0 {
                                 tracing::warn!(?kind, skipped, "the last rounds of some subjects are not over; these are skipped");
@@ -98,6 +110,11 @@ impl Rounds {
 
     /// Starts one round of every subject of a kind; how many were skipped because their last one runs.
     fn start(self: &Arc<Self>, kind: Kind, assignment: &Arc<Assignment>) -> usize {
+        let left_out = self.left_out.swap(0, Ordering::Relaxed);
+        if left_out > 0 {
+            tracing::warn!(left_out, "too many probes in flight; some were left out");
+            self.missed(MissedReason::Busy, "probes".to_owned(), left_out);
+        }
         let mut skipped = 0;
         match kind {
             Kind::Canaries => {
@@ -145,15 +162,61 @@ impl Rounds {
         let running = Running(kind, name.to_owned());
         if !self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(running.clone()) {
             tracing::debug!(?kind, name, "the last round is not over; this one is skipped");
+            self.missed(MissedReason::Overrun, name.to_owned(), 1);
             return 1;
         }
+        let delay = entropy::below(kind.every(&assignment.schedule) * assignment.schedule.jitter_permille / 1000);
         let mark = Mark(Arc::clone(self), running);
         let round = round(Arc::clone(self), Arc::clone(assignment), subject);
         tokio::spawn(async move {
-            round.await;
+            if !delay.is_zero() {
+                sleep(delay).await;
+            }
+            mark.0.run(&mark.1, round).await;
             drop(mark);
         });
         0
+    }
+
+    /// Runs one round to its end, its limit, or its breakdown.
+    async fn run(&self, running: &Running, round: impl Future<Output = ()>) {
+        let Running(kind, name) = running;
+        // A fault of ours in one round must not end the others.
+        match AssertUnwindSafe(timeout(ROUND_MAX, round)).catch_unwind().await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => {
+                tracing::warn!(?kind, name, limit_s = ROUND_MAX.as_secs(), "a round was given up; the next one runs");
+            }
+            Err(_) => {
+                let broken = self.broken.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+                tracing::error!(
+                    ?kind,
+                    name,
+                    broken,
+                    "a round broke down, which is a fault of the agent; please report it"
+                );
+            }
+        }
+    }
+
+    /// Records rounds that did not run.
+    fn missed(&self, reason: MissedReason, what: String, count: u64) {
+        let what = What::Missed(Missed { reason, count }, what);
+        self.recorder.record(Reason::SCHEDULED, &Measured { what, duration: Duration::ZERO });
+    }
+
+    /// A process that was stopped or slept runs one round, and says how many it did not.
+    fn note_pause(&self, kind: Kind, paused: Duration, every: Duration) {
+        let count = u64::try_from(paused.as_millis() / every.as_millis().max(1)).unwrap_or(u64::MAX);
+        if count > 0 {
+            tracing::warn!(
+                grid = kind.word(),
+                count,
+                paused_s = paused.as_secs(),
+                "the process did not run for a while; rounds were missed and are not made up for"
+            );
+            self.missed(MissedReason::Paused, kind.word().to_owned(), count);
+        }
     }
 
     /// A place in flight; `None` when there is none in time, which costs this probe.
@@ -161,16 +224,41 @@ impl Rounds {
         match timeout(PLACE_WAIT_MAX, self.places.acquire()).await {
             Ok(place) => place.ok(),
             Err(_) => {
-                let left_out = self.left_out.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-                if left_out.is_power_of_two() {
-                    tracing::warn!(in_flight = SCHEDULED_MAX, left_out, "too many probes in flight; some are left out");
-                }
+                self.left_out.fetch_add(1, Ordering::Relaxed);
                 None
             }
         }
     }
 }
 
+/// Notices time in which the process did not run: by the boot-time clock, which also counts while the
+/// machine sleeps.
+#[derive(Debug)]
+struct Stopwatch {
+    monotonic: Instant,
+    boottime_ms: u64,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self { monotonic: clock::now(), boottime_ms: clock::boottime_ms() }
+    }
+
+    /// How much later than `due` it is, sleep of the machine since the last lap included.
+    fn lap(&mut self, due: Instant) -> Duration {
+        let last = std::mem::replace(self, Self::start());
+        let ran = self.monotonic.saturating_duration_since(last.monotonic);
+        let passed = Duration::from_millis(self.boottime_ms.saturating_sub(last.boottime_ms));
+        // Both clocks are read to the millisecond.
+        let slept = passed.saturating_sub(ran + Duration::from_millis(2));
+        self.monotonic.saturating_duration_since(due) + slept
+    }
+}
+
 #[cfg(test)]
 #[cfg(feature = "lab")]
 pub(crate) mod tests;
+
+#[cfg(test)]
+#[cfg(feature = "lab")]
+mod overload;

@@ -27,6 +27,17 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Canaries, Self::Nodes, Self::Controls, Self::Endpoints];
 
+    /// Its word in records.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Canaries => "canaries",
+            Self::Nodes => "nodes",
+            Self::Controls => "controls",
+            Self::Endpoints => "endpoints",
+        }
+    }
+
     /// The interval of this kind.
     #[must_use]
     pub fn every(self, schedule: &Schedule) -> Duration {

@@ -33,9 +33,8 @@ pub const REPEAT_MAX: u32 = 10;
 /// Tasks in flight.
 const IN_FLIGHT_MAX: usize = 16;
 
-/// Probes of tasks in flight: with those of the schedule, at four sockets each, half of the usual limit
-/// of 1024 descriptors.
-const PROBES_MAX: usize = 64;
+/// Probes of tasks in flight; their descriptors are left over by the schedule's.
+pub const PROBES_MAX: usize = 64;
 
 /// Tasks and reports that may wait.
 pub const WAITING_MAX: usize = 64;

@@ -48,14 +48,14 @@ impl World {
         };
         let boot = BootId::random().unwrap();
         let recorder = Recorder::new(Spool::open(folder.path().join("spool"), boot, SPOOL_BYTES_MAX).unwrap());
-        let rounds = Rounds::new(site, recorder.clone(), Timeline::begin(Duration::ZERO));
+        let rounds = Rounds::new(site, recorder.clone(), Timeline::begin(Duration::ZERO), 64);
         let map = BTreeMap::from([(public(GOOD), web), ("1.1.1.1:53".parse().unwrap(), name_server)]);
         let mut world = Self { rounds, recorder, asked, folder, map };
         world.place(BAD, refused_port());
         world
     }
 
-    fn place(&mut self, address: &str, local: SocketAddr) {
+    pub(crate) fn place(&mut self, address: &str, local: SocketAddr) {
         self.map.insert(public(address), local);
         std::fs::write(self.folder.path().join("map.json"), serde_json::to_vec(&self.map).unwrap()).unwrap();
     }
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// The canary's and every other round's work, to its end.
-    async fn round(&self, kind: Kind, assignment: &Arc<Assignment>) {
+    pub(crate) async fn round(&self, kind: Kind, assignment: &Arc<Assignment>) {
         self.rounds.start(kind, assignment);
         while !self.rounds.running.lock().unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -257,7 +257,7 @@ async fn a_round_that_hangs_is_skipped_and_delays_no_other() {
     assert_eq!(world.told().1, ["[49, 12, 20, 20] Scheduled TlsOk"]);
     world.rounds.start(Kind::Nodes, &assignment);
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(world.told().1, ["[49, 12, 20, 20] Scheduled TlsOk"]);
+    assert_eq!(world.told().1, ["missed fi Overrun", "[49, 12, 20, 20] Scheduled TlsOk"]);
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(world.told().1, ["[95, 216, 10, 10] Scheduled Silent"], "once, though started twice");
 }

@@ -1,0 +1,118 @@
+//! What happens to rounds when something hangs, breaks down, or the process does not run.
+
+use parallax_proto::v1::{self, observation::Fact};
+use tokio::net::TcpListener;
+
+use super::tests::{GOOD, World, assignment};
+use super::*;
+
+/// Rounds that were recorded as missed: what, why, how many.
+fn missed(seen: &[v1::Observation]) -> Vec<(String, v1::MissedReason, u64)> {
+    let missed = seen.iter().filter_map(|observation| match observation.fact.as_ref()? {
+        Fact::Missed(missed) => Some((missed.what.clone(), missed.reason(), missed.count)),
+        _ => None,
+    });
+    missed.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn b52_after_a_pause_one_round_runs_and_the_missed_ones_are_told() {
+    let world = World::with_answers(&[GOOD]).await;
+    let (_assign, follow) = watch::channel(Some(assignment(|wire| {
+        let schedule = wire.schedule.as_mut().unwrap();
+        (schedule.control_every_ms, schedule.burst_gap_ms) = (10_000, vec![]);
+    })));
+    let following = tokio::spawn(Arc::clone(&world.rounds).follow(Kind::Controls, follow));
+    tokio::time::sleep(Duration::from_secs(13)).await;
+    assert_eq!(world.seen().len(), 1);
+    // As SIGSTOP and SIGCONT ten minutes later: the timer is late, and fires once.
+    tokio::time::advance(Duration::from_secs(600)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let seen = world.seen();
+    assert_eq!(missed(&seen), [("controls".to_owned(), v1::MissedReason::Paused, 59)]);
+    assert_eq!(seen.len(), 2, "one round, and the record");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.seen().len(), 3, "then the usual rhythm");
+    following.abort();
+}
+
+#[test]
+fn time_asleep_counts_as_a_pause_too() {
+    let monotonic = clock::now();
+    let mut stopwatch = Stopwatch { monotonic, boottime_ms: clock::boottime_ms().saturating_sub(60_000) };
+    let paused = stopwatch.lap(monotonic + Duration::from_secs(3600));
+    assert!((59..=61).contains(&paused.as_secs()), "{paused:?}");
+    assert!(stopwatch.lap(clock::now()).as_secs() < 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b48_an_answer_slower_than_the_interval_skips_rounds_and_says_so() {
+    let mut world = World::with_answers(&[GOOD]).await;
+    let (silent, _held) = crate::probe::testing::silent_port().await;
+    world.place("95.216.10.10", silent);
+    let assignment = assignment(|wire| wire.schedule.as_mut().unwrap().burst_gap_ms = vec![]);
+    for _ in 0..3 {
+        world.rounds.start(Kind::Nodes, &assignment);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let name = assignment.nodes[0].name.to_string();
+    let once = (name, v1::MissedReason::Overrun, 1);
+    assert_eq!(missed(&world.seen()), [once.clone(), once]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b50_a_round_that_breaks_down_or_never_ends_bans_no_later_one() {
+    let world = World::with_answers(&[GOOD]).await;
+    let running = Running(Kind::Nodes, "fi".to_owned());
+    world.rounds.run(&running, async { panic!("a fault of ours") }).await;
+    assert_eq!(world.rounds.broken.load(Ordering::Relaxed), 1);
+    let begun = clock::now();
+    world.rounds.run(&running, std::future::pending()).await;
+    assert_eq!(clock::since(begun).as_secs(), ROUND_MAX.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn probes_without_a_place_are_counted_into_one_record() {
+    let world = World::with_answers(&[GOOD]).await;
+    let assignment = assignment(|_| {});
+    let held = world.rounds.places.acquire_many(64).await.unwrap();
+    world.round(Kind::Controls, &assignment).await;
+    world.round(Kind::Controls, &assignment).await;
+    drop(held);
+    assert_eq!(missed(&world.seen()), [("probes".to_owned(), v1::MissedReason::Busy, 1)]);
+    world.round(Kind::Controls, &assignment).await;
+    assert_eq!(missed(&world.seen()), [("probes".to_owned(), v1::MissedReason::Busy, 1)]);
+}
+
+/// Every resolver's endpoint accepts and says nothing.
+#[tokio::test]
+async fn r10_silent_endpoints_delay_nothing_else() {
+    let mut world = World::with_answers(&[GOOD]).await;
+    let mut listeners = Vec::new();
+    for last in 1..=20_u8 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        world.place(&format!("9.9.9.{last}"), listener.local_addr().unwrap());
+        listeners.push(listener);
+    }
+    let assignment = assignment(|wire| {
+        for last in 1..=20_u8 {
+            let dot = v1::DotEndpoint { address: vec![9, 9, 9, last], port: 443, server_name: "dns.example".into() };
+            let kind = Some(v1::resolver::Kind::Dot(dot));
+            wire.resolvers.push(v1::Resolver { name: format!("silent-{last}"), kind });
+        }
+    });
+    world.rounds.start(Kind::Endpoints, &assignment);
+    world.rounds.start(Kind::Canaries, &assignment);
+    world.rounds.start(Kind::Controls, &assignment);
+    let proven = |seen: &[v1::Observation]| {
+        seen.iter().any(|one| matches!(&one.fact, Some(Fact::Connection(one)) if one.outcome() == v1::Outcome::TlsOk))
+    };
+    let mut seen = Vec::new();
+    while !proven(&seen) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        seen.extend(world.seen());
+    }
+    let hung =
+        world.rounds.running.lock().unwrap().iter().filter(|Running(_, name)| name.starts_with("silent")).count();
+    assert_eq!(hung, 20, "the canary was proven while every endpoint hung");
+}
