@@ -163,7 +163,7 @@ impl Bucket {
         let gained = now.saturating_duration_since(self.at).as_secs_f64() / 60.0 * self.per_minute;
         self.at = now;
         self.holds = (self.holds + gained).min(self.size);
-        (self.holds >= 1.0).then(|| Self { holds: self.holds - 1.0, ..self })
+        (self.holds >= 1.0).then_some(Self { holds: self.holds - 1.0, ..self })
     }
 }
 
