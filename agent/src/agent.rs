@@ -20,6 +20,7 @@ use crate::local::{Local, LocalError, PinDriver};
 use crate::pins::{self, Pins};
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
+use crate::proofs::Proofs;
 use crate::recorder::Recorder;
 use crate::rounds::Rounds;
 use crate::schedule::{Kind, Timeline};
@@ -42,7 +43,8 @@ const PLACES_MIN: usize = 16;
 /// # Errors
 /// When it cannot start, or the coordinator refuses its identity; see [`exit_code`].
 pub async fn run(options: Run) -> anyhow::Result<()> {
-    let local = Local::read(options.local.as_deref())?;
+    let mut local = Local::read(options.local.as_deref())?;
+    options.owner.add_to(&mut local);
     let mut identity = Identity::new(options.identity.clone());
     identity.tls()?;
     let _lock = lock(&options.state)?;
@@ -51,6 +53,7 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         policy: Policy::new(local.allow.clone()),
         trust: Trust::load(local.tls_roots.as_deref())?,
         live: LiveServers::new(local.live_resolver.clone()),
+        proofs: Proofs::default(),
     };
     let boot = BootId::random()?;
     let spool = Spool::open(options.state.join("spool"), boot, local.spool_bytes_max).with_context(|| {
@@ -80,7 +83,14 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     let places = descriptors::probes().saturating_sub(tasks::PROBES_MAX).max(PLACES_MIN);
     let timeline = Timeline::begin(Duration::from_millis(clock::unix_ms()));
     let rounds = Rounds::new(site, recorder.clone(), timeline, places);
-    let tasks = Tasks::new(Arc::clone(&rounds), recorder.clone(), kept.follow(), pins.clone(), send_reports);
+    let tasks = Tasks::new(
+        Arc::clone(&rounds),
+        recorder.clone(),
+        kept.follow(),
+        pins.clone(),
+        local.changes.clone(),
+        send_reports,
+    );
     tracing::info!(%boot, version = env!("CARGO_PKG_VERSION"), assignment = kept.version(), state = %options.state.display(), "started");
 
     let mut loops = JoinSet::new();

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::local::Local;
+
 /// The agent of Parallax: measures from where the clients are, and sends what it saw to the coordinator.
 #[derive(Debug, Parser)]
 #[command(name = "parallax-agent", version, after_help = AFTER_HELP)]
@@ -50,6 +52,10 @@ pub struct Run {
     #[arg(long, value_name = "FILE", env = "PARALLAX_AGENT_LOCAL")]
     pub local: Option<PathBuf>,
 
+    /// Narrower or wider than the owner's file.
+    #[command(flatten)]
+    pub owner: OwnerFlags,
+
     /// How much to log, on standard error.
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Level::Info, env = "PARALLAX_AGENT_LOG")]
     pub log: Level,
@@ -59,6 +65,31 @@ pub struct Run {
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "FILE")]
     pub lab_map: Option<PathBuf>,
+}
+
+/// What the owner of the place allows, by flags: for a container without a file. They add to the file.
+#[derive(Debug, Clone, Default, Args)]
+pub struct OwnerFlags {
+    /// A TCP port that targets may be contacted on besides those of the file; may be repeated.
+    #[arg(long = "allow-port", value_name = "PORT")]
+    pub ports: Vec<u16>,
+
+    /// A private or other special network that may be contacted after all; may be repeated.
+    #[arg(long = "allow-private", value_name = "CIDR")]
+    pub private: Vec<ipnet::IpNet>,
+
+    /// Change nothing at this place, whatever the file and the coordinator say.
+    #[arg(long)]
+    pub no_changes: bool,
+}
+
+impl OwnerFlags {
+    /// Adds them to the owner's file.
+    pub fn add_to(&self, local: &mut Local) {
+        local.allow.ports.extend(&self.ports);
+        local.allow.private.extend(&self.private);
+        local.changes.allowed &= !self.no_changes;
+    }
 }
 
 /// How much to log.
@@ -107,6 +138,17 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory as _;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_owners_flags_add_to_the_file_and_can_forbid_changes() {
+        let line = "parallax-agent run --coordinator a:8443 --identity i --state s --allow-port 8443 --allow-private 10.1.0.0/16 --no-changes";
+        let Command::Run(run) = Cli::try_parse_from(line.split(' ')).unwrap().command;
+        let mut local = Local::default();
+        run.owner.add_to(&mut local);
+        assert_eq!(local.allow.ports, [443, 8443]);
+        assert_eq!(local.allow.private.len(), 1);
+        assert!(!local.changes.allowed);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! * [`measured`] is one fact with its timings; [`recorder`] numbers it into the [`spool`] on disk;
 //!   [`uplink`] sends from there and deletes only what was acknowledged.
 //! * [`tasks`] is urgent work the coordinator asks for; [`pins`] the remedies held at this place,
-//!   journalled, re-asserted and removed at their expiry.
+//!   journalled, re-asserted and removed at their expiry; [`proofs`] is what may be pinned at all.
 //! * [`descriptors`] says how much may be in flight. [`clock`] is the only reader of clocks, [`entropy`] the only source of randomness.
 //!
 //! Absent on purpose: judgement. The agent classifies what the operating system and the protocols
@@ -30,6 +30,7 @@ pub mod measured;
 pub mod pins;
 pub mod policy;
 pub mod probe;
+pub mod proofs;
 pub mod recorder;
 pub mod rounds;
 pub mod schedule;

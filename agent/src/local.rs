@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use parallax_decide::names::DomainName;
 use serde::Deserialize;
 
 /// Where the file is looked for when `--local` is not given.
@@ -34,6 +35,8 @@ pub struct Local {
     pub allow: Allow,
     /// Local drivers.
     pub drivers: Drivers,
+    /// What they may change.
+    pub changes: Changes,
     /// Most bytes of unsent observations kept on disk; the oldest are dropped beyond.
     pub spool_bytes_max: u64,
 }
@@ -46,6 +49,7 @@ impl Default for Local {
             tls_roots: None,
             allow: Allow::default(),
             drivers: Drivers::default(),
+            changes: Changes::default(),
             spool_bytes_max: crate::spool::SPOOL_BYTES_MAX,
         }
     }
@@ -94,6 +98,59 @@ impl Default for Allow {
 pub struct Drivers {
     /// Pins names on the place's own resolver.
     pub pin: Option<PinDriver>,
+}
+
+/// What the coordinator may have changed here, with the drivers that are configured.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Changes {
+    /// Whether anything may be changed at all.
+    pub allowed: bool,
+    /// Names that may be changed: a name, or `*.` and a name for everything below it. Empty: every name
+    /// of the assignment.
+    pub names: Vec<NamePattern>,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self { allowed: true, names: Vec::new() }
+    }
+}
+
+impl Changes {
+    /// Whether this name may be changed.
+    #[must_use]
+    pub fn permits(&self, name: &DomainName) -> bool {
+        self.allowed && (self.names.is_empty() || self.names.iter().any(|pattern| pattern.holds(name)))
+    }
+}
+
+/// A name, or everything below one.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct NamePattern {
+    name: DomainName,
+    below: bool,
+}
+
+impl TryFrom<String> for NamePattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (below, rest) = text.strip_prefix("*.").map_or((false, text.as_str()), |rest| (true, rest));
+        let name =
+            rest.parse().map_err(|error| format!("'{text}' is no name like example.com or *.example.com: {error}"))?;
+        Ok(Self { name, below })
+    }
+}
+
+impl NamePattern {
+    fn holds(&self, name: &DomainName) -> bool {
+        match self.below {
+            false => *name == self.name,
+            true => name.as_str().strip_suffix(self.name.as_str()).is_some_and(|rest| rest.ends_with('.')),
+        }
+    }
 }
 
 /// A driver that pins names.
@@ -244,6 +301,19 @@ drivers: { pin: { kind: unbound, control: /run/unbound.ctl } }
         assert_eq!(local.allow.connections_per_minute, 60);
         assert_eq!(local.allow.questions_per_minute, 1200);
         assert_eq!(local.drivers.pin, Some(PinDriver::Unbound { control: "/run/unbound.ctl".into() }));
+    }
+
+    #[test]
+    fn changes_can_be_narrowed_to_names_or_forbidden() {
+        let permits = |text: &str, name: &str| Local::parse(text).unwrap().changes.permits(&name.parse().unwrap());
+        assert!(permits("version: 1", "example.com"));
+        assert!(!permits("changes: { allowed: false }", "example.com"));
+        let some = "changes: { names: [example.com, \"*.example.org\"] }";
+        assert!(permits(some, "example.com") && permits(some, "a.b.example.org"));
+        for other in ["www.example.com", "example.org", "notexample.org"] {
+            assert!(!permits(some, other), "{other}");
+        }
+        assert!(Local::parse("changes: { names: [\"*\"] }").unwrap_err().contains("*.example.com"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::dial::Dialer;
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
+use crate::proofs::Proofs;
 use crate::tls::Trust;
 
 /// The place's means.
@@ -16,4 +17,6 @@ pub struct Site {
     pub trust: Trust,
     /// What clients here use as resolver.
     pub live: LiveServers,
+    /// What was shown usable here.
+    pub proofs: Proofs,
 }

@@ -16,11 +16,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::assignment::Assignment;
 use crate::clock::now;
+use crate::local::Changes;
 use crate::measured::{Reason, What};
-use crate::pins::{Order, Outcome, Pins, Report};
+use crate::pins::{Order, Outcome, Pins, Report, What as Change};
 use crate::probe::message::Question;
 use crate::probe::tried::Tried;
 use crate::probe::{Limits, resolution};
+use crate::proofs::PROOF_LIFE;
 use crate::recorder::Recorder;
 use crate::rounds::Rounds;
 
@@ -88,6 +90,7 @@ pub struct Tasks<D> {
     recorder: Recorder,
     assignment: watch::Receiver<Option<Arc<Assignment>>>,
     pins: Option<Arc<Pins<D>>>,
+    changes: Changes,
     reports: mpsc::Sender<Report>,
     places: Arc<Semaphore>,
     probes: Semaphore,
@@ -102,11 +105,22 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
         recorder: Recorder,
         assignment: watch::Receiver<Option<Arc<Assignment>>>,
         pins: Option<Arc<Pins<D>>>,
+        changes: Changes,
         reports: mpsc::Sender<Report>,
     ) -> Arc<Self> {
         let places = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
         let probes = Semaphore::new(PROBES_MAX);
-        Arc::new(Self { rounds, recorder, assignment, pins, reports, places, probes, remembered: Mutex::default() })
+        Arc::new(Self {
+            rounds,
+            recorder,
+            assignment,
+            pins,
+            changes,
+            reports,
+            places,
+            probes,
+            remembered: Mutex::default(),
+        })
     }
 
     /// Carries out what comes, until nothing can come any more.
@@ -228,7 +242,10 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
 
     async fn change(&self, id: u64, order: Order, deadline: Duration) {
         let report = match &self.pins {
-            Some(pins) => pins.change(id, order, now() + deadline).await,
+            Some(pins) => match self.permitted(&order) {
+                Ok(()) => pins.change(id, order, now() + deadline).await,
+                Err(why) => Report { outcome: Outcome::Refused, ..failed(id, &order, &why) },
+            },
             None => Report {
                 outcome: Outcome::Refused,
                 ..failed(id, &order, "the owner's file of this agent configures no driver (drivers.pin)")
@@ -236,6 +253,28 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
         };
         tracing::info!(task_id = id, plan_id = report.plan_id, outcome = ?report.outcome, detail = %report.detail, "a change was asked for");
         self.report(report);
+    }
+
+    /// The owner's word comes first; then only a name of the assignment, and only addresses that this
+    /// agent has itself seen usable. What is to be taken away or read needs none of it.
+    fn permitted(&self, order: &Order) -> Result<(), String> {
+        let (name, addresses) = match &order.what {
+            Change::Pin { name, addresses, .. } => (name, addresses),
+            Change::Unpin { .. } | Change::Read { .. } => return Ok(()),
+        };
+        if !self.changes.permits(name) {
+            return Err(format!("the owner's file of this agent does not allow a change of '{name}' (changes)"));
+        }
+        if self.assignment()?.canary(name).is_none() {
+            return Err(format!("'{name}' is no name of the assignment"));
+        }
+        match addresses.iter().find(|address| !self.rounds.site.proofs.holds(name, *address)) {
+            Some(address) => Err(format!(
+                "{address} was not seen usable for '{name}' from here in the last {} s; nothing was written",
+                PROOF_LIFE.as_secs()
+            )),
+            None => Ok(()),
+        }
     }
 
     fn report(&self, report: Report) {

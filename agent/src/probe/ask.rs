@@ -200,6 +200,7 @@ mod tests {
             policy: Policy::new(Allow::default()),
             trust: Authority::new().trust(),
             live: LiveServers::new(Vec::new()),
+            proofs: crate::proofs::Proofs::default(),
         };
         let question = Question { name: "example.com".parse().unwrap(), family: Family::V4 };
         let (public, private): (IpAddr, IpAddr) = ([9, 9, 9, 9].into(), [10, 0, 0, 1].into());

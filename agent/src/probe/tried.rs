@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use parallax_decide::observation::{Connection, Target};
+use parallax_decide::observation::{Connection, Says, Target};
 
 use super::Limits;
 use super::connection::{Attempted, probe};
@@ -52,6 +52,11 @@ impl Tried {
             role: Role::Target,
         };
         let reached = probe(site, limits, &attempted).await;
+        if let Target::Name(name) = &self.target
+            && reached.outcome.says() == Says::Works
+        {
+            site.proofs.note(name, self.address);
+        }
         let fact = Connection {
             target: self.target.clone(),
             address: self.address,

@@ -45,6 +45,7 @@ impl World {
             policy: Policy::new(Allow::default()),
             trust: authority.trust(),
             live: LiveServers::new(vec![name_server]),
+            proofs: crate::proofs::Proofs::default(),
         };
         let boot = BootId::random().unwrap();
         let recorder = Recorder::new(Spool::open(folder.path().join("spool"), boot, SPOOL_BYTES_MAX).unwrap());

@@ -1,4 +1,4 @@
-use parallax_driver::unbound::Unbound;
+use parallax_driver::unbound::{Unbound, UnboundConfig};
 
 use super::*;
 use crate::rounds::tests::{GOOD, World, assignment};
@@ -11,12 +11,16 @@ struct Asked {
 }
 
 async fn asked() -> Asked {
+    asked_with(None, Changes::default()).await
+}
+
+async fn asked_with(pins: Option<Arc<Pins<Unbound>>>, changes: Changes) -> Asked {
     let world = World::with_answers(&[GOOD]).await;
     let (assign, follow) = watch::channel(Some(assignment(|_| {})));
     let (send_reports, reports) = mpsc::channel(WAITING_MAX);
     let (send, take) = mpsc::channel(WAITING_MAX);
     let (rounds, recorder) = (Arc::clone(&world.rounds), world.recorder.clone());
-    let tasks = Tasks::<Unbound>::new(rounds, recorder, follow, None, send_reports);
+    let tasks = Tasks::<Unbound>::new(rounds, recorder, follow, pins, changes, send_reports);
     tokio::spawn(tasks.run(take));
     Asked { world, send, reports, _assign: assign }
 }
@@ -93,4 +97,43 @@ async fn without_a_driver_every_change_is_refused() {
     let report = asked.reports.recv().await.unwrap();
     assert_eq!((report.task_id, report.plan_id, report.outcome), (6, 3, Outcome::Refused));
     assert!(report.detail.contains("drivers.pin"), "{}", report.detail);
+}
+
+/// A hostile coordinator: only what the owner allows, for a name of the assignment, to addresses that
+/// this agent has seen usable, comes as far as the driver (which fails here: no resolver is there).
+#[tokio::test(start_paused = true)]
+async fn a_pin_needs_the_owners_leave_and_a_proof_of_our_own() {
+    let state = tempfile::tempdir().unwrap();
+    let config = UnboundConfig { control: state.path().join("no.ctl"), timeout: Duration::from_secs(1) };
+    let pins = Arc::new(Pins::open(state.path(), Unbound::new(config)).unwrap());
+    let pin = |name: &str, address: &str| {
+        Work::Change(Order {
+            plan_id: 3,
+            epoch: 1,
+            what: crate::pins::What::Pin {
+                name: name.parse().unwrap(),
+                addresses: parallax_decide::names::Addresses::one(address.parse().unwrap()).unwrap(),
+                ttl_s: 5,
+                life: Duration::from_secs(60),
+            },
+        })
+    };
+    let forbidding = Changes { allowed: false, ..Changes::default() };
+    for (changes, proven, name, address, outcome, part) in [
+        (Changes::default(), true, "example.com", GOOD, Outcome::Failed, ""),
+        (Changes::default(), false, "example.com", GOOD, Outcome::Refused, "not seen usable"),
+        (Changes::default(), true, "example.com", "8.6.112.0", Outcome::Refused, "not seen usable"),
+        (Changes::default(), true, "bank.example", GOOD, Outcome::Refused, "no name of the assignment"),
+        (forbidding, true, "example.com", GOOD, Outcome::Refused, "owner's file"),
+    ] {
+        let mut asked = asked_with(Some(Arc::clone(&pins)), changes).await;
+        if proven {
+            asked.send.send(task(1, connect(canary(), 1))).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        asked.send.send(task(2, pin(name, address))).await.unwrap();
+        let report = asked.reports.recv().await.unwrap();
+        assert_eq!(report.outcome, outcome, "{name} {address}: {}", report.detail);
+        assert!(report.detail.contains(part), "{}", report.detail);
+    }
 }
