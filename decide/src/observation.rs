@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::names::{ControlName, DomainName, NodeName, ResolverName, VantageName};
 use crate::time::Timestamp;
 
+mod meaning;
 mod outcome;
 
 pub use outcome::{Group, Outcome, Says};

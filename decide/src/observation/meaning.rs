@@ -1,0 +1,68 @@
+//! Each outcome word in a few words for people.
+
+use super::Outcome;
+
+impl Outcome {
+    /// What happened, as the end of a sentence about the subject.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Answered => "answered with addresses",
+            Self::TlsOk => "completed TLS for the name",
+            Self::TcpOk => "completed TCP, which is all that is asked of it",
+            Self::HttpOk => "gave the HTTP answer that is expected",
+            Self::Empty => "answered that the name has no such address",
+            Self::DanglingCname => "answered with an alias that leads to no address",
+            Self::Referral => "named other servers instead of answering: it does not resolve for us",
+            Self::Nxdomain => "answered that the name does not exist",
+            Self::Servfail => "answered that it could not find out (SERVFAIL)",
+            Self::Refused => "refuses to answer (REFUSED)",
+            Self::Formerr => "does not understand the question (FORMERR)",
+            Self::OtherRcode => "answered with an error code",
+            Self::Malformed => "sent bytes that are no DNS message",
+            Self::CnameLoop => "answered with aliases that lead in a circle",
+            Self::TruncatedTcpFailed => "cut its UDP reply and does not take the question over TCP",
+            Self::TruncatedTcpTimeout => "cut its UDP reply and stays silent over TCP",
+            Self::DnsSilent => "was asked and stayed silent",
+            Self::DnsClosed => "closed the connection before it had answered",
+            Self::ConnectionRefused => "refuses connections",
+            Self::Silent => "gives no sign of life: nothing came back",
+            Self::HostUnreachable => "cannot be reached, says a router on the way (host unreachable)",
+            Self::NetUnreachable => "cannot be reached, says a router on the way (network unreachable)",
+            Self::AdminProhibited => "may not be reached, says a filter on the way",
+            Self::Reset => "opened the connection and reset it",
+            Self::TlsSilent => "accepts TCP and then says nothing",
+            Self::TlsReset => "hangs up during the TLS handshake",
+            Self::TlsAlert => "breaks off the TLS handshake with an alert",
+            Self::TlsNotSpoken => "accepts TCP and speaks no TLS",
+            Self::CertificateName => "shows a certificate for another name",
+            Self::CertificateAuthority => "shows a certificate of an authority that is not trusted here",
+            Self::CertificateExpired => "shows a certificate that has expired",
+            Self::CertificateNotYetValid => "shows a certificate that is not yet valid",
+            Self::CertificateInvalid => "shows a certificate that cannot be accepted",
+            Self::PmtuBlackhole => "answers small packets alone: large ones vanish on the way (path MTU)",
+            Self::HttpSilent => "took the HTTP request and stayed silent",
+            Self::HttpClosed => "took the HTTP request and hung up",
+            Self::HttpStatus => "answered with an unexpected HTTP status",
+            Self::HttpThrottled => "asks us to slow down",
+            Self::HttpUnsupported => "does not serve this form of question",
+            Self::HttpRedirect => "sends us elsewhere, where we do not follow",
+            Self::HttpNotDns => "answered with a page instead of a DNS message",
+            Self::HttpEmpty => "answered with nothing in it",
+            Self::HttpTooLarge => "answered with more than any DNS message can be",
+            Self::HttpStalled => "stopped in the middle of its answer",
+            Self::HttpMalformed => "speaks no HTTP",
+            Self::FamilyUnavailable => "was not tried: this machine has no way out for its address family",
+            Self::NoRoute => "was not tried: this machine has no route to it",
+            Self::NoResolver => "was not asked: no resolver is configured on this machine",
+            Self::OwnTrouble => "was not tried: this machine could not",
+            Self::RateLimited => "was not tried: the owner's limits were used up",
+            Self::RefusedByPolicy => "was not contacted: the owner's policy forbids it",
+            Self::SpecialAddress => "was not contacted: it is no address of the public Internet",
+            Self::PathReached => "is reached by packets",
+            Self::PathLost => "is not reached by packets",
+            Self::Lost => "was measured and then dropped",
+            Self::Missed => "was not measured in time",
+        }
+    }
+}
