@@ -1,5 +1,43 @@
 -- Read-only views for post-mortems. They are the interface for people who ask with SQL: columns are added, never renamed.
 
+create view v_gap as
+select v.name as vantage, g.boot_id, g.lane, g.first_sequence, g.last_sequence,
+       least(g.last_sequence::numeric - g.first_sequence + 1, 9223372036854775807)::bigint as missing,
+       g.noticed_at,
+       coalesce(l.covered @> numrange(g.first_sequence, g.last_sequence::numeric + 1), false) as explained,
+       l.lost,
+       l.reasons,
+       l.lost_from,
+       l.lost_to,
+       l.losses
+from observation_gap g
+join vantage v on v.id = g.vantage_id
+left join lateral (
+    select range_agg(numrange(x.first_sequence, x.last_sequence::numeric + 1)) as covered,
+           case when count(*) > 0 then least(sum(x.count), 9223372036854775807)::bigint end as lost,
+           array_agg(distinct x.reason order by x.reason) as reasons,
+           min(x.lost_from) as lost_from,
+           max(x.lost_to) as lost_to,
+           array_agg(x.observation_id order by x.observation_id) as losses
+    from observation_loss x
+    where x.vantage_id = g.vantage_id and x.boot_id = g.boot_id and x.lane = g.lane
+      and x.first_sequence <= g.last_sequence and x.last_sequence >= g.first_sequence
+) l on true;
+comment on view v_gap is 'Sequence numbers that never arrived, with what the agent says of them. One row a gap. explained: dropped by the agent, and counted; otherwise nobody knows what they were.';
+comment on column v_gap.vantage is 'Whose agent.';
+comment on column v_gap.boot_id is 'Start of the agent that numbered them.';
+comment on column v_gap.lane is 'urgent or routine.';
+comment on column v_gap.first_sequence is 'First missing number.';
+comment on column v_gap.last_sequence is 'Last missing number.';
+comment on column v_gap.missing is 'How many numbers.';
+comment on column v_gap.noticed_at is 'When the number after the gap was stored.';
+comment on column v_gap.explained is 'Whether the agent''s records of losses cover the whole gap.';
+comment on column v_gap.lost is 'How many observations those records speak of; they may cover other gaps too. Null: no record.';
+comment on column v_gap.reasons is 'Why they were dropped: full, old, disk or damaged. Null: no record.';
+comment on column v_gap.lost_from is 'When the first of them ended; null: not known.';
+comment on column v_gap.lost_to is 'When the last of them ended; null: not known.';
+comment on column v_gap.losses is 'The records: v_observation.id.';
+
 create view v_vantage as
 select v.name as vantage,
        v.first_seen_at,
@@ -12,7 +50,8 @@ select v.name as vantage,
        s.verdict as standing,
        s.at as standing_since,
        s.reason as standing_reason,
-       coalesce(g.missing, 0)::bigint as observations_missing,
+       g.missing::bigint as observations_missing,
+       g.unexplained::bigint as observations_unexplained,
        coalesce(r.refused, 0)::bigint as observations_refused
 from vantage v
 left join configured c on c.kind = 'vantage' and c.name = v.name
@@ -22,7 +61,10 @@ left join lateral (
     order by id desc limit 1
 ) s on true
 left join lateral (
-    select sum(last_sequence - first_sequence + 1) as missing from observation_gap where vantage_id = v.id
+    -- least() ignores null: a sum of nothing must be 0 before.
+    select least(coalesce(sum(missing), 0), 9223372036854775807) as missing,
+           least(coalesce(sum(missing) filter (where not explained), 0), 9223372036854775807) as unexplained
+    from v_gap where v_gap.vantage = v.name
 ) g on true
 left join lateral (
     select sum(count) as refused from ingest_refusal where vantage_id = v.id
@@ -36,25 +78,26 @@ comment on column v_vantage.revoked_at is 'When its certificate was refused for 
 comment on column v_vantage.labels is 'Its labels of the configuration, as an object.';
 comment on column v_vantage.failure_domain is 'Uplink it shares with others: two vantages of one domain are one witness.';
 comment on column v_vantage.configured is 'Whether the configuration in force names it.';
-comment on column v_vantage.standing is 'Whether it may speak: vantage_ok, _degraded, _intercepted, _uplink_down, _unmeasured or _silent; null: not judged yet.';
+comment on column v_vantage.standing is 'Whether it may speak: vantage_ok, _degraded, _intercepted, _uplink_down, _captive, _unmeasured or _silent; null: not judged yet.';
 comment on column v_vantage.standing_since is 'When that was decided.';
 comment on column v_vantage.standing_reason is 'Why, as data: controls reached and failed.';
 comment on column v_vantage.observations_missing is 'Sequence numbers of its agent that never arrived, over all starts.';
+comment on column v_vantage.observations_unexplained is 'Those of them of which its agent has not said that it dropped them: v_gap.';
 comment on column v_vantage.observations_refused is 'Messages and observations of it that were refused, ever.';
 
 create view v_observation as
 select o.id, o.observed_at as at, o.received_at, v.name as vantage, o.kind, o.purpose, o.subject, o.resolver, o.family,
        o.address, o.port, o.outcome, o.stage, o.addresses, o.ttl_s, o.attempts, o.attempts_connected,
-       round(o.duration_us / 1000.0, 1) as duration_ms, o.late, o.task_id, o.boot_id, o.sequence, o.detail
+       round(o.duration_us / 1000.0, 1) as duration_ms, o.late, o.task_id, o.boot_id, o.lane, o.sequence, o.detail
 from observation o join vantage v on v.id = o.vantage_id;
 comment on view v_observation is 'The log of facts with the vantage''s name. Give a range of received_at: only those days are then read.';
 comment on column v_observation.id is 'Key; rises in commit order.';
 comment on column v_observation.at is 'When the probe ended.';
 comment on column v_observation.received_at is 'When it was stored, database clock. Partition key.';
 comment on column v_observation.vantage is 'Where it was measured.';
-comment on column v_observation.kind is 'resolution, connection, endpoint_check or control_check.';
+comment on column v_observation.kind is 'resolution, connection, endpoint_check, control_check, path, loss (observations that were dropped) or missed (rounds that did not run).';
 comment on column v_observation.purpose is 'Why: scheduled, confirm, cross_check or verify.';
-comment on column v_observation.subject is 'Canary or host name, "node:NAME", resolver name (endpoint_check) or control name.';
+comment on column v_observation.subject is 'Canary or host name, "node:NAME", resolver name (endpoint_check), control name, address (path), "observations" (loss), or what would have run (missed).';
 comment on column v_observation.resolver is 'Resolver that was asked (resolution only).';
 comment on column v_observation.family is 'Address family asked for: 4 or 6 (resolution only).';
 comment on column v_observation.address is 'Address that was contacted.';
@@ -69,8 +112,9 @@ comment on column v_observation.duration_ms is 'Whole duration of the probe, mil
 comment on column v_observation.late is 'True: history only; never evidence for a live verdict.';
 comment on column v_observation.task_id is 'Task of the coordinator that asked for it; null when scheduled.';
 comment on column v_observation.boot_id is 'Start of the agent that numbered it.';
-comment on column v_observation.sequence is 'Its number within that start.';
-comment on column v_observation.detail is 'Times per stage in microseconds and other particulars.';
+comment on column v_observation.lane is 'Lane in which it came, each with its own numbering: urgent or routine.';
+comment on column v_observation.sequence is 'Its number within that start and lane.';
+comment on column v_observation.detail is 'Particulars of the kind, under the names of proto/probe/v1/session.proto.';
 
 create view v_verdict as
 select id, at,
@@ -124,7 +168,7 @@ comment on column v_evidence.says is 'What it shows: fails_here, seen_elsewhere,
 comment on column v_evidence.observation_id is 'Row of the log: v_observation.id.';
 comment on column v_evidence.at is 'When the probe ended; null with all that follows: the row is no longer in the log.';
 comment on column v_evidence.vantage is 'Where it was measured.';
-comment on column v_evidence.kind is 'resolution, connection, endpoint_check or control_check.';
+comment on column v_evidence.kind is 'resolution, connection, endpoint_check, control_check, path, loss (observations that were dropped) or missed (rounds that did not run).';
 comment on column v_evidence.purpose is 'Why it was measured.';
 comment on column v_evidence.subject is 'Canary or host name, "node:NAME", resolver or control.';
 comment on column v_evidence.resolver is 'Resolver that was asked (resolution only).';
@@ -275,7 +319,7 @@ begin
         end;
     end if;
     if exists (select from pg_roles where rolname = 'parallax_ro') then
-        grant select on v_vantage, v_observation, v_verdict, v_incident, v_evidence, v_plan, v_proof, v_timeline, v_matrix
+        grant select on v_vantage, v_gap, v_observation, v_verdict, v_incident, v_evidence, v_plan, v_proof, v_timeline, v_matrix
             to parallax_ro;
     end if;
 end

@@ -85,14 +85,16 @@ pub fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// The wall clock in UTC, for validity of certificates: their readers use wall clocks as well.
+/// The wall clock in UTC, for validity of certificates, whose readers use wall clocks as well, and to tell agents.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "this file is where the coordinator reads clocks")]
 pub fn wall() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
 
-fn wall_ms() -> i64 {
+/// The same in milliseconds since 1970, as agents are told it.
+#[must_use]
+pub fn wall_ms() -> i64 {
     i64::try_from(wall().unix_timestamp_nanos() / 1_000_000).unwrap_or(0)
 }
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use parallax_decide::address::special_purpose;
 use parallax_decide::names::{DomainName, ResolverName, VantageName};
-use parallax_decide::topology::{Canary, Control, Mode, Policy, Role, Topology, Vantage};
+use parallax_decide::topology::{Canary, Control, ControlKind, Mode, Policy, Role, Topology, Vantage};
 use serde_saphyr::Spanned;
 
 use super::error::{Fault, Found, nearest};
@@ -174,7 +174,13 @@ fn check_controls(file: &File, found: &mut Found) -> (Controls, ControlTargets) 
             Some(text) => found.parse("name of the certificate", text),
         };
         let Some(name) = name else { continue };
-        if controls.insert(name.clone(), Control { negative: one.negative }).is_some() {
+        if controls
+            .insert(
+                name.clone(),
+                Control { kind: if one.negative { ControlKind::Negative } else { ControlKind::Positive } },
+            )
+            .is_some()
+        {
             found.at(&one.name, format!("control `{name}` is there twice"));
         }
         targets.insert(name, ControlTarget { address: one.address.value, port: one.port, server_name });

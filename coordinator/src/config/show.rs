@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{Config, Driver, Endpoint, Listen, TsigAlgorithm, WebListen};
-use parallax_decide::topology::{Mode, Policy, Role};
+use parallax_decide::topology::{ControlKind, Mode, Policy, Role};
 
 /// The configuration as JSON, `schema` 1.
 #[must_use]
@@ -42,7 +42,7 @@ pub fn as_json(config: &Config) -> Value {
         })).collect::<Vec<_>>(),
         "controls": config.controls.iter().map(|(name, target)| json!({
             "name": name, "address": target.address, "port": target.port, "server_name": target.server_name,
-            "negative": topology.controls.get(name).is_some_and(|control| control.negative),
+            "negative": topology.controls.get(name).is_some_and(|control| control.kind == ControlKind::Negative),
         })).collect::<Vec<_>>(),
         "nodes": topology.nodes.iter().map(|(name, node)| json!({
             "name": name, "address": node.address, "port": node.port,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use parallax_decide::names::VantageName;
+use parallax_decide::topology::ControlKind;
 use parallax_proto::v1;
 use prost::Message;
 
@@ -18,6 +19,7 @@ pub fn content(config: &Config, vantage: &VantageName) -> v1::Assignment {
         port: u32::from(canary.port),
         tls: canary.tls,
         live_only: false,
+        ..v1::Canary::default()
     });
     let hostnames = topology.services.values().filter_map(|service| {
         let native = topology.nodes.get(&service.native)?;
@@ -26,6 +28,7 @@ pub fn content(config: &Config, vantage: &VantageName) -> v1::Assignment {
             port: u32::from(native.port),
             tls: native.tls,
             live_only: true,
+            ..v1::Canary::default()
         })
     });
     v1::Assignment {
@@ -44,8 +47,9 @@ pub fn content(config: &Config, vantage: &VantageName) -> v1::Assignment {
                 name: name.to_string(),
                 address: octets(target.address),
                 port: u32::from(target.port),
-                negative: topology.controls.get(name).is_some_and(|control| control.negative),
+                negative: topology.controls.get(name).is_some_and(|control| control.kind == ControlKind::Negative),
                 server_name: target.server_name.as_ref().map(ToString::to_string).unwrap_or_default(),
+                ..Default::default()
             })
             .collect(),
         nodes: topology
@@ -56,9 +60,11 @@ pub fn content(config: &Config, vantage: &VantageName) -> v1::Assignment {
                 address: octets(node.address),
                 port: u32::from(node.port),
                 server_name: config.node_server_names.get(name).map(ToString::to_string).unwrap_or_default(),
+                ..Default::default()
             })
             .collect(),
         schedule: Some(schedule(config, vantage)),
+        ..v1::Assignment::default()
     }
 }
 
@@ -78,6 +84,7 @@ fn kind(endpoint: &Endpoint) -> v1::resolver::Kind {
         Endpoint::Doh { url, bootstrap } => v1::resolver::Kind::Doh(v1::DohEndpoint {
             url: url.clone(),
             addresses: bootstrap.iter().copied().map(octets).collect(),
+            ..v1::DohEndpoint::default()
         }),
         Endpoint::Dot { address, server_name } => v1::resolver::Kind::Dot(v1::DotEndpoint {
             address: octets(address.ip()),
@@ -100,6 +107,7 @@ fn schedule(config: &Config, vantage: &VantageName) -> v1::Schedule {
         tls_timeout_ms: ms(schedule.tls_timeout),
         resolve_timeout_ms: ms(schedule.resolve_timeout),
         burst_gap_ms: schedule.burst_gaps.iter().copied().map(ms).collect(),
+        ..v1::Schedule::default()
     }
 }
 

@@ -6,10 +6,13 @@
 //!        <------------------  Assignment
 //! Batch  ------------------>  checked, committed
 //!        <------------------  Refusal for each part not taken, then Ack
+//! Ping  ------------------->  the wall clock, at once
+//!        <------------------  Pong
 //!        <------------------  Task, new Assignment, whenever there is one
 //! ChangeReport  ----------->  to whoever waits for it
 //! ```
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,10 +33,11 @@ use super::accept::Peer;
 use super::committer::{Committer, Ending};
 use super::validate::{self, Context};
 use super::{assignment, convert};
-use crate::clock::monotonic;
+use crate::clock::{self, monotonic};
 use crate::hub::{OUTBOUND_MAX, Outbound};
 use crate::state::App;
 use crate::store::commit::Delivery;
+use crate::store::cursor::Lane;
 use crate::store::refusal::Refused;
 use crate::store::vantage::{self, VantageId};
 use crate::store::{self, StoreError};
@@ -46,6 +50,11 @@ const SEND_WITHIN: Duration = Duration::from_secs(30);
 
 /// Messages on their way down one stream.
 const DOWN_MAX: usize = 32;
+
+/// Messages that wait while a batch is on its way to the database: one of each lane, and as many behind
+/// them. They are read so that a Ping between them is answered at once; past that the stream is not
+/// read, which is how a slow database slows the agent.
+const WAITING_MAX: usize = 4;
 
 /// The service of the `.proto` file.
 #[derive(Debug, Clone)]
@@ -159,8 +168,17 @@ impl Session {
         tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");
         self.send_assignment().await?;
         let mut under_way: Option<UnderWay> = None;
+        let mut queue: VecDeque<v1::AgentMessage> = VecDeque::with_capacity(WAITING_MAX);
+        let mut open = true;
         loop {
-            let idle = under_way.is_none();
+            while under_way.is_none() {
+                match queue.pop_front() {
+                    Some(message) => under_way = self.take(message, boot),
+                    None if open => break,
+                    None => return Ok(()),
+                }
+            }
+            let reads = open && queue.len() < WAITING_MAX;
             let storing = async {
                 match &mut under_way {
                     Some(one) => (&mut one.storing).await,
@@ -184,15 +202,35 @@ impl Session {
                     Some(message) => self.send_outbound(message).await?,
                     None => return Err(Status::aborted("closed")),
                 },
-                // Not read while a batch is under way: that is how a slow database slows the agent.
-                message = inbound.message(), if idle => match message? {
+                message = inbound.message(), if reads => match message? {
                     Some(message) => {
                         place.seen();
-                        under_way = self.take(message, boot);
+                        queue.extend(self.take_at_once(message).await?);
                     }
-                    None => return Ok(()),
+                    None => open = false,
                 },
             }
+        }
+    }
+
+    /// Answers what needs no database; what does is handed back.
+    async fn take_at_once(&self, message: v1::AgentMessage) -> Result<Option<v1::AgentMessage>, Status> {
+        match &message.message {
+            Some(FromAgent::Ping(ping)) => {
+                let unix_ms = u64::try_from(clock::wall_ms()).unwrap_or(0);
+                self.send(ToAgent::Pong(v1::Pong { nonce: ping.nonce, unix_ms })).await?;
+                Ok(None)
+            }
+            Some(FromAgent::ChangeReport(report)) => match convert::report(report) {
+                Ok((id, report)) => {
+                    if !self.app.hub.report(&self.vantage, id, report) {
+                        tracing::warn!(vantage = %self.vantage, task = id.0, "a change report that nobody waits for");
+                    }
+                    Ok(None)
+                }
+                Err(_) => Ok(Some(message)),
+            },
+            Some(FromAgent::Batch(_) | FromAgent::Hello(_)) | None => Ok(Some(message)),
         }
     }
 
@@ -243,26 +281,16 @@ impl Session {
         }
     }
 
-    /// Handles one message; a batch is then under way.
+    /// Handles one message that [`Self::take_at_once`] left; something is then under way.
     fn take(&self, message: v1::AgentMessage, boot: Uuid) -> Option<UnderWay> {
-        match message.message {
-            Some(FromAgent::Batch(batch)) => Some(self.take_batch(&batch, boot)),
-            Some(FromAgent::ChangeReport(report)) => match convert::report(&report) {
-                Ok((id, report)) => {
-                    if !self.app.hub.report(&self.vantage, id, report) {
-                        tracing::warn!(vantage = %self.vantage, task = id.0, "a change report that nobody waits for");
-                    }
-                    None
-                }
-                Err(fault) => Some(self.refuse_whole(fault, boot, String::new())),
-            },
-            Some(FromAgent::Hello(_)) => {
-                Some(self.refuse_whole(("second_hello", "Hello comes once, first".to_owned()), boot, String::new()))
-            }
-            None => {
-                Some(self.refuse_whole(("no_message", "a message of no known kind".to_owned()), boot, String::new()))
-            }
-        }
+        let fault = match message.message {
+            Some(FromAgent::Batch(batch)) => return Some(self.take_batch(&batch, boot)),
+            Some(FromAgent::Ping(_)) => return None,
+            Some(FromAgent::ChangeReport(report)) => convert::report(&report).err()?,
+            Some(FromAgent::Hello(_)) => ("second_hello", "Hello comes once, first".to_owned()),
+            None => ("no_message", "a message of no known kind".to_owned()),
+        };
+        Some(self.refuse_whole(fault, boot, None))
     }
 
     fn take_batch(&self, batch: &v1::Batch, boot: Uuid) -> UnderWay {
@@ -270,7 +298,7 @@ impl Session {
         let context = Context { vantage: self.id, boot, topology: &config.topology };
         let checked = match validate::batch(batch, context) {
             Ok(checked) => checked,
-            Err(fault) => return self.refuse_whole(fault, boot, batch.boot_id.clone()),
+            Err(fault) => return self.refuse_whole(fault, boot, Some(batch)),
         };
         let numbered = checked.items.iter().filter_map(|item| {
             let refused = item.content.as_ref().err()?;
@@ -282,15 +310,18 @@ impl Session {
                 boot_id: batch.boot_id.clone(),
                 sequence,
                 reason: reason(refused.reason, &refused.detail),
+                lane: batch.lane,
             })
             .collect();
-        let ack = checked
-            .items
-            .last()
-            .map(|item| v1::Ack { boot_id: batch.boot_id.clone(), sequence: item.sequence.unsigned_abs() });
+        let ack = checked.items.last().map(|item| v1::Ack {
+            boot_id: batch.boot_id.clone(),
+            sequence: item.sequence.unsigned_abs(),
+            lane: batch.lane,
+        });
         let delivery = Delivery {
             vantage: self.id,
             boot: checked.boot,
+            lane: checked.lane,
             received: monotonic(),
             items: checked.items,
             stray: checked.stray.into_iter().map(|(_, refused)| refused).collect(),
@@ -299,13 +330,16 @@ impl Session {
     }
 
     /// A message that cannot be taken at all is counted and answered, and the stream goes on.
-    /// `of_batch` is the batch's own boot id as it was sent, empty when the message was no batch: the
-    /// agent must not take another batch for the refused one.
-    fn refuse_whole(&self, (word, detail): (&'static str, String), boot: Uuid, of_batch: String) -> UnderWay {
-        let boot_id = of_batch.chars().take(BOOT_ID_CHARS_MAX).collect();
-        let refusal = v1::Refusal { boot_id, sequence: 0, reason: reason(word, &detail) };
+    /// A refusal of a batch carries the batch's own boot id and lane as they were sent: the agent must not
+    /// take another batch for the refused one.
+    fn refuse_whole(&self, (word, detail): (&'static str, String), boot: Uuid, batch: Option<&v1::Batch>) -> UnderWay {
+        let boot_id = batch.map(|batch| batch.boot_id.chars().take(BOOT_ID_CHARS_MAX).collect()).unwrap_or_default();
+        let lane = batch.map(|batch| batch.lane).unwrap_or_default();
+        let refusal = v1::Refusal { boot_id, sequence: 0, reason: reason(word, &detail), lane };
         let stray = vec![Refused { vantage: self.id, reason: word, detail }];
-        let delivery = Delivery { vantage: self.id, boot, received: monotonic(), items: Vec::new(), stray };
+        // Without an observation the lane means nothing.
+        let (lane, items) = (Lane::Urgent, Vec::new());
+        let delivery = Delivery { vantage: self.id, boot, lane, received: monotonic(), items, stray };
         let storing: Storing = Box::pin(self.committer.clone().store(delivery));
         UnderWay { storing, refusals: vec![refusal], ack: None }
     }

@@ -122,7 +122,12 @@ impl Agent {
     }
 
     async fn batch(&self, boot: &str, observations: Vec<v1::Observation>) {
-        self.send(FromAgent::Batch(v1::Batch { boot_id: boot.to_owned(), observations })).await;
+        self.batch_in(v1::Lane::Urgent, boot, observations).await;
+    }
+
+    async fn batch_in(&self, lane: v1::Lane, boot: &str, observations: Vec<v1::Observation>) {
+        let boot_id = boot.to_owned();
+        self.send(FromAgent::Batch(v1::Batch { boot_id, observations, lane: lane.into() })).await;
     }
 
     async fn next(&mut self) -> Result<ToAgent, Status> {
@@ -172,7 +177,8 @@ fn control(sequence: u64) -> v1::Observation {
         duration_us: 1000,
         fact: Some(v1::observation::Fact::ControlCheck(v1::ControlCheck {
             control: "control-cf".to_owned(),
-            outcome: v1::ConnectionOutcome::TlsOk.into(),
+            outcome: v1::Outcome::TlsOk.into(),
+            ..v1::ControlCheck::default()
         })),
     }
 }
@@ -201,7 +207,8 @@ async fn bad_observations_are_refused_with_a_reason_and_the_rest_is_stored() {
     let mut unassigned = control(2);
     unassigned.fact = Some(v1::observation::Fact::ControlCheck(v1::ControlCheck {
         control: "someone\0else".to_owned(),
-        outcome: v1::ConnectionOutcome::TlsOk.into(),
+        outcome: v1::Outcome::TlsOk.into(),
+        ..v1::ControlCheck::default()
     }));
     let mut unknown = control(3);
     unknown.purpose = 77;
@@ -253,6 +260,66 @@ async fn an_earlier_start_and_an_old_age_are_history() {
     let late: Vec<bool> =
         sqlx::query_scalar("select late from observation order by id").fetch_all(&world.app.pool).await.unwrap();
     assert_eq!(late, [true, true, false]);
+}
+
+#[tokio::test]
+async fn each_lane_is_acknowledged_by_itself() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    for lane in [v1::Lane::Routine, v1::Lane::Urgent, v1::Lane::Routine] {
+        agent.batch_in(lane, BOOT, vec![control(1), control(2)]).await;
+        let ToAgent::Ack(ack) = agent.next().await.unwrap() else { panic!("no ack") };
+        assert_eq!((ack.lane, ack.sequence), (lane.into(), 2));
+    }
+    assert_eq!(world.stored().await, 4);
+    agent.batch_in(v1::Lane::Unspecified, BOOT, vec![control(3)]).await;
+    let (sequence, reason) = agent.refused().await;
+    assert_eq!(sequence, 0);
+    assert!(reason.contains("unknown_word: lane 0"), "{reason}");
+    let mut bad = control(3);
+    bad.purpose = 0;
+    agent.batch_in(v1::Lane::Routine, BOOT, vec![bad]).await;
+    let ToAgent::Refusal(refusal) = agent.next().await.unwrap() else { panic!("no refusal") };
+    assert_eq!(refusal.lane, i32::from(v1::Lane::Routine));
+}
+
+#[tokio::test]
+async fn a_ping_is_answered_at_once_also_while_the_database_is_slow() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    // Whoever holds this holds up every commit.
+    let mut slow = world.app.pool.begin().await.unwrap();
+    sqlx::query("lock table agent_cursor in access exclusive mode").execute(&mut *slow).await.unwrap();
+    agent.batch_in(v1::Lane::Urgent, BOOT, vec![control(1)]).await;
+    agent.batch_in(v1::Lane::Routine, BOOT, vec![control(1)]).await;
+    agent.send(FromAgent::Ping(v1::Ping { nonce: 77 })).await;
+    let ToAgent::Pong(pong) = agent.next().await.unwrap() else { panic!("no pong") };
+    assert_eq!(pong.nonce, 77);
+    assert!(pong.unix_ms.abs_diff(u64::try_from(clock::wall_ms()).unwrap()) < 60_000);
+    slow.rollback().await.unwrap();
+    for lane in [v1::Lane::Urgent, v1::Lane::Routine] {
+        let ToAgent::Ack(ack) = agent.next().await.unwrap() else { panic!("no ack") };
+        assert_eq!(ack.lane, i32::from(lane));
+    }
+}
+
+#[tokio::test]
+async fn b04_a_result_without_an_outcome_is_refused_with_a_reason_and_counted() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    let mut blank = control(1);
+    blank.duration_us = 0;
+    blank.fact = Some(v1::observation::Fact::ControlCheck(v1::ControlCheck {
+        control: "control-cf".to_owned(),
+        ..v1::ControlCheck::default()
+    }));
+    agent.batch(BOOT, vec![blank]).await;
+    assert!(agent.refused().await.1.contains("outcome 0"));
+    assert_eq!(agent.acked().await, 1);
+    assert_eq!(world.stored().await, 0);
+    let counted: (String, i64) =
+        sqlx::query_as("select reason, count from ingest_refusal").fetch_one(&world.app.pool).await.unwrap();
+    assert_eq!(counted, ("unknown_word".to_owned(), 1));
 }
 
 #[tokio::test]

@@ -2,27 +2,26 @@
 
 use std::time::Duration;
 
-use parallax_decide::names::{ControlName, DomainName, NodeName, ResolverName};
-use parallax_decide::observation::{
-    Connection, ConnectionOutcome, ControlCheck, EndpointCheck, Fact, Family, Resolution, ResolutionOutcome, Target,
-};
+use parallax_decide::observation::{Fact, Group, Outcome};
 use parallax_decide::topology::Topology;
-use parallax_proto::{ADDRESSES_MAX, BATCH_OBSERVATIONS_MAX, TEXT_BYTES_MAX, v1};
+use parallax_proto::{BATCH_OBSERVATIONS_MAX, v1};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::convert::address;
 use crate::store::commit::Item;
+use crate::store::cursor::Lane;
 use crate::store::log::NewObservation;
 use crate::store::refusal::Refused;
 use crate::store::vantage::VantageId;
 
+mod check;
+mod connection;
+mod field;
+mod record;
+mod resolution;
 #[cfg(test)]
 mod tests;
 mod words;
-
-/// Own attempts of one probe; four are the rule.
-const ATTEMPTS_MAX: u32 = 16;
 
 /// Longest probe that is believed, in microseconds: an hour.
 const DURATION_US_MAX: u64 = 3_600_000_000;
@@ -53,6 +52,8 @@ pub struct Context<'a> {
 pub struct Checked {
     /// The start that numbered it.
     pub boot: Uuid,
+    /// Which of its numberings.
+    pub lane: Lane,
     /// By rising number.
     pub items: Vec<Item>,
     /// Observations without a usable number, with the number they claim.
@@ -74,14 +75,15 @@ pub fn boot_id(text: &str) -> Result<Uuid, Fault> {
 /// Checks a batch.
 ///
 /// # Errors
-/// When the whole cannot be taken: an unusable boot id, no observation, or too many.
+/// When the whole cannot be taken: an unusable boot id, an unknown lane, no observation, or too many.
 pub fn batch(batch: &v1::Batch, context: Context<'_>) -> Result<Checked, Fault> {
     let boot = boot_id(&batch.boot_id)?;
+    let lane = words::lane(batch.lane)?;
     let count = batch.observations.len();
     if count == 0 || count > BATCH_OBSERVATIONS_MAX {
         return Err(("bad_batch", format!("{count} observations; a batch holds 1 to {BATCH_OBSERVATIONS_MAX}")));
     }
-    let mut checked = Checked { boot, items: Vec::with_capacity(count), stray: Vec::new() };
+    let mut checked = Checked { boot, lane, items: Vec::with_capacity(count), stray: Vec::new() };
     let mut last = 0;
     let refused = |(reason, detail): Fault| Refused { vantage: context.vantage, reason, detail };
     for one in &batch.observations {
@@ -111,16 +113,26 @@ fn observation(wire: &v1::Observation, boot: Uuid, context: Context<'_>) -> Resu
     }
     let task_id = i64::try_from(wire.task_id).map_err(|_| ("out_of_range", format!("task {}", wire.task_id)))?;
     let topology = context.topology;
-    let (fact, detail) = match &wire.fact {
-        Some(v1::observation::Fact::Resolution(one)) => resolution(one, topology)?,
-        Some(v1::observation::Fact::Connection(one)) => connection(one, topology)?,
-        Some(v1::observation::Fact::EndpointCheck(one)) => endpoint_check(one, topology)?,
-        Some(v1::observation::Fact::ControlCheck(one)) => control_check(one, topology)?,
-        None => return Err(("no_fact", "an observation without a fact of a known kind".to_owned())),
-    };
     // An age of an earlier start is by another monotonic clock and means nothing.
     let current = boot == context.boot;
-    let age = if current { Duration::from_millis(wire.age_ms).min(AGE_MAX) } else { Duration::ZERO };
+    let age = if current { age_of(wire.age_ms) } else { Duration::ZERO };
+    let Taken { fact, detail, lost_ago } = match &wire.fact {
+        Some(v1::observation::Fact::Resolution(one)) => resolution::resolution(one, topology)?,
+        Some(v1::observation::Fact::Connection(one)) => connection::connection(one, topology)?,
+        Some(v1::observation::Fact::EndpointCheck(one)) => check::endpoint_check(one, topology)?,
+        Some(v1::observation::Fact::ControlCheck(one)) => check::control_check(one, topology)?,
+        Some(v1::observation::Fact::Path(one)) => record::path(one)?,
+        Some(v1::observation::Fact::Loss(one)) => record::loss(one, current.then_some(boot))?,
+        Some(v1::observation::Fact::Missed(one)) => record::missed(one, topology)?,
+        None => return Err(("no_fact", "an observation without a fact of a known kind".to_owned())),
+    };
+    let outcome = fact.outcome();
+    if !outcome.fits(fact.kind()) {
+        return Err(("misfit", format!("a {} cannot end with {outcome}", fact.kind())));
+    }
+    if wire.duration_us == 0 && takes_time(outcome) {
+        return Err(("contradiction", format!("outcome {outcome} after 0 us: nothing was measured")));
+    }
     Ok(NewObservation {
         late: !current || age > late_after(topology),
         age,
@@ -129,134 +141,39 @@ fn observation(wire: &v1::Observation, boot: Uuid, context: Context<'_>) -> Resu
         duration_us: i64::try_from(wire.duration_us).unwrap_or(i64::MAX),
         fact,
         detail: Value::Object(detail),
+        lost_ago,
     })
+}
+
+/// A fact with its particulars.
+struct Taken {
+    fact: Fact,
+    detail: Map<String, Value>,
+    /// Of a loss: how long ago the first and the last ended, at sending.
+    lost_ago: Option<(Duration, Duration)>,
+}
+
+impl Taken {
+    fn new(fact: Fact, detail: Map<String, Value>) -> Self {
+        Self { fact, detail, lost_ago: None }
+    }
+}
+
+fn age_of(ms: u64) -> Duration {
+    Duration::from_millis(ms).min(AGE_MAX)
+}
+
+/// Whether an outcome needs packets to have come and gone, or a deadline to have passed.
+fn takes_time(outcome: Outcome) -> bool {
+    match outcome.group() {
+        Group::Works | Group::Reply | Group::Dns | Group::Tls | Group::Certificate | Group::Http => true,
+        // Without a route the kernel answers at once.
+        Group::Network | Group::Own | Group::Refused | Group::Record => false,
+    }
 }
 
 /// Older than two rounds is history: the next round has spoken since.
 fn late_after(topology: &Topology) -> Duration {
     let policy = &topology.policy;
     2 * policy.canary_every.max(policy.node_every).max(policy.control_every)
-}
-
-fn resolution(wire: &v1::Resolution, topology: &Topology) -> Result<(Fact, Map<String, Value>), Fault> {
-    let outcome = words::resolution_outcome(wire.outcome)?;
-    let family = words::family(wire.family)?;
-    if wire.addresses.len() > ADDRESSES_MAX {
-        return Err(("too_large", format!("{} addresses; at most {ADDRESSES_MAX}", wire.addresses.len())));
-    }
-    let addresses = wire.addresses.iter().map(|bytes| address(bytes)).collect::<Result<Vec<_>, _>>()?;
-    if addresses.iter().any(|one| Family::of(*one) != family) {
-        return Err(("contradiction", "an address of the other family".to_owned()));
-    }
-    if (outcome == ResolutionOutcome::Answered) == addresses.is_empty() {
-        return Err(("contradiction", format!("outcome {outcome} with {} addresses", addresses.len())));
-    }
-    if wire.ede_plus_one > 65_536 {
-        return Err(("out_of_range", format!("extended DNS error {}", wire.ede_plus_one - 1)));
-    }
-    let mut detail = Map::new();
-    if wire.ede_plus_one > 0 {
-        detail.insert("ede".to_owned(), (wire.ede_plus_one - 1).into());
-    }
-    if wire.authentic_data {
-        detail.insert("ad".to_owned(), true.into());
-    }
-    let fact = Resolution {
-        name: watched_name(&wire.name, topology)?,
-        resolver: resolver(&wire.resolver, topology)?,
-        family,
-        outcome,
-        addresses,
-        // The column is signed; a TTL with its top bit set is nonsense (RFC 2181, 8).
-        ttl_s: wire.ttl_s.min(i32::MAX.unsigned_abs()),
-    };
-    Ok((Fact::Resolution(fact), detail))
-}
-
-fn connection(wire: &v1::Connection, topology: &Topology) -> Result<(Fact, Map<String, Value>), Fault> {
-    let outcome = words::connection_outcome(wire.outcome)?;
-    let target = match &wire.target {
-        Some(v1::connection::Target::Name(text)) => Target::Name(watched_name(text, topology)?),
-        Some(v1::connection::Target::Node(text)) => Target::Node(node(text, topology)?),
-        None => return Err(("no_target", "a connection without a target of a known kind".to_owned())),
-    };
-    let port = match u16::try_from(wire.port) {
-        Ok(port) if port > 0 => port,
-        Ok(_) | Err(_) => return Err(("out_of_range", format!("port {}", wire.port))),
-    };
-    if wire.attempts > ATTEMPTS_MAX || wire.attempts_connected > wire.attempts {
-        let (made, connected) = (wire.attempts, wire.attempts_connected);
-        return Err(("contradiction", format!("{connected} of {made} attempts connected; at most {ATTEMPTS_MAX}")));
-    }
-    let claims_success = matches!(outcome, ConnectionOutcome::TlsOk | ConnectionOutcome::TcpOk);
-    if claims_success && wire.attempts_connected == 0 {
-        return Err(("contradiction", format!("outcome {outcome} without a connected attempt")));
-    }
-    let narrow = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
-    let fact = Connection {
-        target,
-        address: address(&wire.address)?,
-        port,
-        outcome,
-        attempts: narrow(wire.attempts),
-        attempts_connected: narrow(wire.attempts_connected),
-    };
-    Ok((Fact::Connection(fact), times([("tcp_us", wire.tcp_us), ("tls_us", wire.tls_us)])))
-}
-
-fn endpoint_check(wire: &v1::EndpointCheck, topology: &Topology) -> Result<(Fact, Map<String, Value>), Fault> {
-    let stage = words::stage(wire.stage)?;
-    let outcome = words::stage_outcome(wire.outcome)?;
-    let mut detail = times([("tcp_us", wire.tcp_us), ("tls_us", wire.tls_us), ("http_us", wire.http_us)]);
-    if wire.http_status > 0 {
-        detail.insert("http_status".to_owned(), wire.http_status.into());
-    }
-    let fact = EndpointCheck {
-        resolver: resolver(&wire.resolver, topology)?,
-        address: address(&wire.address)?,
-        stage,
-        outcome,
-    };
-    Ok((Fact::EndpointCheck(fact), detail))
-}
-
-fn control_check(wire: &v1::ControlCheck, topology: &Topology) -> Result<(Fact, Map<String, Value>), Fault> {
-    let control: ControlName = name("control", &wire.control)?;
-    if !topology.controls.contains_key(&control) {
-        return Err(not_assigned("control", &wire.control));
-    }
-    let fact = ControlCheck { control, outcome: words::connection_outcome(wire.outcome)? };
-    Ok((Fact::ControlCheck(fact), Map::new()))
-}
-
-/// A canary, or a service's host name.
-fn watched_name(text: &str, topology: &Topology) -> Result<DomainName, Fault> {
-    let found: DomainName = name("name", text)?;
-    let watched = topology.canaries.contains_key(&found) || topology.services.values().any(|s| s.hostname == found);
-    if watched { Ok(found) } else { Err(not_assigned("name", text)) }
-}
-
-fn resolver(text: &str, topology: &Topology) -> Result<ResolverName, Fault> {
-    let found: ResolverName = name("resolver", text)?;
-    if topology.resolvers.contains_key(&found) { Ok(found) } else { Err(not_assigned("resolver", text)) }
-}
-
-fn node(text: &str, topology: &Topology) -> Result<NodeName, Fault> {
-    let found: NodeName = name("node", text)?;
-    if topology.nodes.contains_key(&found) { Ok(found) } else { Err(not_assigned("node", text)) }
-}
-
-fn name<T: std::str::FromStr<Err: ToString>>(what: &str, text: &str) -> Result<T, Fault> {
-    if text.len() > TEXT_BYTES_MAX {
-        return Err(("too_large", format!("a {what} of {} bytes; at most {TEXT_BYTES_MAX}", text.len())));
-    }
-    text.parse().map_err(|error: T::Err| ("bad_name", format!("{what}: {}", error.to_string())))
-}
-
-fn not_assigned(what: &str, text: &str) -> Fault {
-    ("not_assigned", format!("{what} '{text}' is not in the assignment"))
-}
-
-fn times<const N: usize>(stages: [(&str, u64); N]) -> Map<String, Value> {
-    stages.into_iter().filter(|(_, us)| *us > 0).map(|(key, us)| (key.to_owned(), us.into())).collect()
 }

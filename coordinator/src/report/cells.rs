@@ -118,9 +118,7 @@ impl Facts<'_> {
         fresh
             .into_iter()
             .map(|address| match tried(address) {
-                Some(found) => {
-                    AddressNow { address, works: Some(outcome::connected(found)), words: outcome::connection(found) }
-                }
+                Some(found) => AddressNow { address, works: Some(outcome::well(found)), words: outcome::phrase(found) },
                 None => AddressNow { address, works: None, words: "not tried lately" },
             })
             .collect()

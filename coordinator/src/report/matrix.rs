@@ -115,7 +115,7 @@ impl Line {
             _ if self.stale => State::Unobserved,
             Some(VantageVerdict::Ok) => State::Usable,
             Some(VantageVerdict::Degraded) => State::Partial,
-            Some(VantageVerdict::Intercepted) => State::WrongContent,
+            Some(VantageVerdict::Intercepted | VantageVerdict::Captive) => State::WrongContent,
             Some(VantageVerdict::UplinkDown) => State::NoAnswer,
             Some(VantageVerdict::Silent | VantageVerdict::Unmeasured) | None => State::Unobserved,
         }
@@ -125,6 +125,7 @@ impl Line {
     #[must_use]
     pub fn mute_note(&self) -> &'static str {
         match self.standing {
+            Some(VantageVerdict::Captive) if !self.stale => "a captive portal: nothing from here counts",
             Some(VantageVerdict::UplinkDown) if !self.stale => "nothing accused from here",
             Some(VantageVerdict::Degraded) if !self.stale => "its failures do not count",
             Some(
@@ -133,6 +134,7 @@ impl Line {
                 | VantageVerdict::Silent
                 | VantageVerdict::Unmeasured
                 | VantageVerdict::UplinkDown
+                | VantageVerdict::Captive
                 | VantageVerdict::Degraded,
             )
             | None => "",

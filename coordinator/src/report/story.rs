@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use parallax_decide::finding::{Reason, Shows};
 use parallax_decide::incident::IncidentId;
 use parallax_decide::names::DomainName;
-use parallax_decide::observation::{ConnectionOutcome, ResolutionOutcome, Stage, StageOutcome};
+use parallax_decide::observation::{Outcome, Stage};
 use parallax_decide::time::Timestamp;
 use serde::Serialize;
 use sqlx::PgConnection;
@@ -228,10 +228,11 @@ fn told(number: usize, row: &EvidenceRow) -> Evidence {
 fn measured_text(row: &EvidenceRow) -> Option<String> {
     let (kind, subject, word) = (row.kind.as_deref()?, row.subject.as_deref()?, row.outcome.as_deref()?);
     let took = row.duration_us.map(|us| format!(" in {}", measured(us))).unwrap_or_default();
+    let found = Outcome::from_word(word);
+    // A word of another version is told as it is.
+    let ended = found.map_or_else(|| word, |found| outcome::phrase(found));
     let text = match kind {
         "resolution" => {
-            let ended = ResolutionOutcome::from_word(word)
-                .map_or_else(|| word.to_owned(), |o| outcome::resolution(o).to_owned());
             let mut text = format!("{} asked for {subject}: {ended}", row.resolver.as_deref().unwrap_or("a resolver"));
             if !row.addresses.is_empty() {
                 text.push_str(&format!(" {}", words::list(&row.addresses, LISTED_MAX)));
@@ -243,8 +244,6 @@ fn measured_text(row: &EvidenceRow) -> Option<String> {
             text
         }
         "connection" => {
-            let ended = ConnectionOutcome::from_word(word)
-                .map_or_else(|| word.to_owned(), |o| outcome::connection(o).to_owned());
             let target = match (row.address, row.port) {
                 (Some(IpAddr::V6(v6)), Some(port)) => format!("[{v6}]:{port}"),
                 (Some(address), Some(port)) => format!("{address}:{port}"),
@@ -261,18 +260,15 @@ fn measured_text(row: &EvidenceRow) -> Option<String> {
             format!("{target} for {about}: {ended}{took}{tries}")
         }
         "endpoint_check" => {
-            let ended = match (row.stage.as_deref().and_then(Stage::from_word), StageOutcome::from_word(word)) {
-                (Some(stage), Some(ended)) => outcome::endpoint(stage, ended),
+            let ended = match (row.stage.as_deref().and_then(Stage::from_word), found) {
+                (Some(stage), Some(found)) => outcome::endpoint(stage, found),
                 _ => word.to_owned(),
             };
             format!("endpoint {subject}: {ended}{took}")
         }
-        "control_check" => {
-            let ended = ConnectionOutcome::from_word(word)
-                .map_or_else(|| word.to_owned(), |o| outcome::connection(o).to_owned());
-            format!("control {subject}: {ended}{took}")
-        }
-        other => format!("{other} {subject}: {word}"),
+        "control_check" => format!("control {subject}: {ended}{took}"),
+        "path" => format!("path to {subject}: {ended}"),
+        other => format!("{other} {subject}: {ended}"),
     };
     Some(text)
 }

@@ -12,9 +12,7 @@ use parallax_decide::finding::{Finding, OtherResolver, Reason, Shows, Subject, U
 use parallax_decide::incident::IncidentId;
 use parallax_decide::names::{Addresses, DomainName, VantageName};
 use parallax_decide::node::NodeJudgement;
-use parallax_decide::observation::{
-    Connection, ConnectionOutcome, Fact, Family, ObservationId, Purpose, Resolution, ResolutionOutcome, Target,
-};
+use parallax_decide::observation::{Connection, Fact, Family, ObservationId, Outcome, Purpose, Resolution, Target};
 use parallax_decide::plan::{NoPlan, Plan, PlanId, PlanPurpose, PlanReason, PlanStatus, ReturnWaits};
 use parallax_decide::time::Timestamp;
 use parallax_decide::topology::Mode;
@@ -29,6 +27,7 @@ use crate::clock::monotonic;
 use crate::state::App;
 use crate::store::commit::{Delivery, Item, commit};
 use crate::store::configured::{self, Configured};
+use crate::store::cursor::Lane;
 use crate::store::incident::{self, Happened};
 use crate::store::log::NewObservation;
 use crate::store::plan::{self, Step};
@@ -109,9 +108,17 @@ impl Teller {
             duration_us,
             fact,
             detail: json!({}),
+            lost_ago: None,
         });
         let items = vec![Item { sequence, content }];
-        let delivery = Delivery { vantage: row.id, boot: self.boot, received: monotonic(), items, stray: Vec::new() };
+        let delivery = Delivery {
+            vantage: row.id,
+            boot: self.boot,
+            lane: Lane::Urgent,
+            received: monotonic(),
+            items,
+            stray: Vec::new(),
+        };
         commit(self.conn(), &[delivery]).await.unwrap();
         let newest = sqlx::query_scalar::<_, i64>("select max(id) from observation").fetch_one(self.conn()).await;
         ObservationId(newest.unwrap())
@@ -129,7 +136,7 @@ impl Teller {
             name: name(about),
             resolver: resolver.parse().unwrap(),
             family: Family::V4,
-            outcome: ResolutionOutcome::Answered,
+            outcome: Outcome::Answered,
             addresses: given.iter().map(|text| ip(text)).collect(),
             ttl_s: 300,
         });
@@ -141,10 +148,10 @@ impl Teller {
         place: &str,
         target: Target,
         to: &str,
-        outcome: ConnectionOutcome,
+        outcome: Outcome,
         seconds: u64,
     ) -> ObservationId {
-        let well = crate::words::outcome::connected(outcome);
+        let well = crate::words::outcome::well(outcome);
         let (attempts, attempts_connected) = if well { (1, 1) } else { (4, 0) };
         let fact =
             Fact::Connection(Connection { target, address: ip(to), port: 443, outcome, attempts, attempts_connected });
@@ -197,7 +204,7 @@ impl Teller {
         place: &str,
         about: &str,
         given: &[&str],
-        outcome: ConnectionOutcome,
+        outcome: Outcome,
         verdict: AnswerVerdict,
         since: u64,
     ) {
@@ -206,7 +213,7 @@ impl Teller {
             self.connected(place, Target::Name(name(about)), to, outcome, 2).await;
         }
         let all = set(given);
-        let well = crate::words::outcome::connected(outcome);
+        let well = crate::words::outcome::well(outcome);
         let reason = Answer {
             verdict,
             proven: if well { all.clone() } else { BTreeSet::new() },
@@ -227,22 +234,13 @@ impl Teller {
         self.judging().await;
         for place in ["branch-kazan", "wan-gw", "de-fra"] {
             self.stands(place, VantageVerdict::Ok, &["control-cf", "control-google"], &[], 86_400).await;
-            self.cell(place, "example.com", &["23.192.228.80"], ConnectionOutcome::TlsOk, AnswerVerdict::Ok, 80_000)
-                .await;
+            self.cell(place, "example.com", &["23.192.228.80"], Outcome::TlsOk, AnswerVerdict::Ok, 80_000).await;
             let given = if place == "de-fra" { ELSEWHERE } else { PAIR };
             for about in SUFFER {
                 let verdict = if place == "de-fra" { AnswerVerdict::SteeredByVantage } else { AnswerVerdict::Ok };
-                self.cell(place, about, &given, ConnectionOutcome::TlsOk, verdict, 80_000).await;
+                self.cell(place, about, &given, Outcome::TlsOk, verdict, 80_000).await;
             }
-            self.cell(
-                place,
-                "fi.montana.quest",
-                &["95.216.10.10"],
-                ConnectionOutcome::TlsOk,
-                AnswerVerdict::Ok,
-                80_000,
-            )
-            .await;
+            self.cell(place, "fi.montana.quest", &["95.216.10.10"], Outcome::TlsOk, AnswerVerdict::Ok, 80_000).await;
         }
     }
 
@@ -253,14 +251,13 @@ impl Teller {
         let mut evidence = Vec::new();
         let mut names = BTreeMap::new();
         for about in SUFFER {
-            self.cell("branch-kazan", about, &PAIR, ConnectionOutcome::Silent, AnswerVerdict::UnroutableHere, 1_080)
-                .await;
+            self.cell("branch-kazan", about, &PAIR, Outcome::Silent, AnswerVerdict::UnroutableHere, 1_080).await;
             evidence.push((self.answered("branch-kazan", "live", about, &PAIR, 1_086).await, Shows::FailsHere));
             for to in PAIR {
                 let target = || Target::Name(name(about));
-                let silent = self.connected("branch-kazan", target(), to, ConnectionOutcome::Silent, 1_083).await;
+                let silent = self.connected("branch-kazan", target(), to, Outcome::Silent, 1_083).await;
                 evidence.push((silent, Shows::FailsHere));
-                let reached = self.connected("wan-gw", target(), to, ConnectionOutcome::TlsOk, 1_081).await;
+                let reached = self.connected("wan-gw", target(), to, Outcome::TlsOk, 1_081).await;
                 evidence.push((reached, Shows::SeenElsewhere));
             }
             let mut resolvers = BTreeMap::new();
@@ -311,7 +308,7 @@ impl Teller {
             "branch-kazan",
             "cdnjs.cloudflare.com",
             &[ELSEWHERE[0]],
-            ConnectionOutcome::TlsOk,
+            Outcome::TlsOk,
             AnswerVerdict::SteeredByVantage,
             1_070,
         )
@@ -328,9 +325,8 @@ impl Teller {
         let all = ["branch-kazan", "wan-gw", "de-fra"];
         let mut evidence = Vec::new();
         for place in all {
-            let probe = self
-                .connected(place, Target::Node("fi".parse().unwrap()), "95.216.10.10", ConnectionOutcome::Silent, 602)
-                .await;
+            let probe =
+                self.connected(place, Target::Node("fi".parse().unwrap()), "95.216.10.10", Outcome::Silent, 602).await;
             evidence.push((probe, Shows::NodeProbe));
         }
         let judgement = NodeJudgement {
@@ -373,8 +369,7 @@ impl Teller {
         };
         self.carried_out(id, &repoint, 599, &all).await;
         for place in all {
-            self.cell(place, "fi.montana.quest", &["49.12.20.20"], ConnectionOutcome::TlsOk, AnswerVerdict::Ok, 590)
-                .await;
+            self.cell(place, "fi.montana.quest", &["49.12.20.20"], Outcome::TlsOk, AnswerVerdict::Ok, 590).await;
         }
         let waits = NoPlan::Standing { until: ReturnWaits::NativeNotUsable };
         let at = self.ago(580);
@@ -402,7 +397,7 @@ impl Teller {
             let about = made.change.name().as_str().to_owned();
             let resolution = self.answered(place, "live", &about, &to, seconds - 3).await;
             let target = Target::Name(made.change.name().clone());
-            let connection = self.connected(place, target, to[0], ConnectionOutcome::TlsOk, seconds - 3).await;
+            let connection = self.connected(place, target, to[0], Outcome::TlsOk, seconds - 3).await;
             last = applied.plus(Duration::from_millis(1_300 * (i as u64 + 1)));
             let sight = Seen { vantage: place.parse().unwrap(), at: last, resolution, connection: Some(connection) };
             plan::seen(self.conn(), plan_id, &[sight]).await.unwrap();

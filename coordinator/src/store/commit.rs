@@ -7,7 +7,7 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::StoreError;
-use super::cursor::{self, Boot, Gap};
+use super::cursor::{self, Gap, Lane, Numbering};
 use super::log::{self, NewObservation, Stored};
 use super::refusal::{self, Refused};
 use super::vantage::VantageId;
@@ -26,12 +26,20 @@ pub struct Delivery {
     pub vantage: VantageId,
     /// The start of the agent that numbered it.
     pub boot: Uuid,
+    /// Which of its numberings.
+    pub lane: Lane,
     /// When it arrived here, monotonic: the wait until the commit is added to each age.
     pub received: Instant,
     /// The batch, by rising sequence number.
     pub items: Vec<Item>,
     /// Refusals without a number, or of whole messages; counted each time they come.
     pub stray: Vec<Refused>,
+}
+
+impl Delivery {
+    fn numbering(&self) -> Numbering {
+        (self.vantage, self.boot, self.lane)
+    }
 }
 
 /// One number of a batch.
@@ -61,16 +69,17 @@ pub struct Committed {
 pub async fn commit(connection: &mut PgConnection, deliveries: &[Delivery]) -> Result<Committed, StoreError> {
     let mut transaction = connection.begin().await?;
     sqlx::query!("select pg_advisory_xact_lock($1)", LOCK_KEY).execute(&mut *transaction).await?;
-    let mut boots: Vec<Boot> = deliveries.iter().map(|delivery| (delivery.vantage, delivery.boot)).collect();
-    boots.sort_unstable();
-    boots.dedup();
-    let cursors = cursor::lock(&mut transaction, &boots).await?;
+    let numbered = deliveries.iter().filter(|delivery| !delivery.items.is_empty());
+    let mut numberings: Vec<Numbering> = numbered.map(Delivery::numbering).collect();
+    numberings.sort_unstable();
+    numberings.dedup();
+    let cursors = cursor::lock(&mut transaction, &numberings).await?;
     let sorted = sort_out(deliveries, cursors);
     let newest = log::insert(&mut transaction, &sorted.new).await?;
     cursor::record_gaps(&mut transaction, &sorted.gaps).await?;
     refusal::count(&mut transaction, &sorted.refused).await?;
     cursor::advance(&mut transaction, &sorted.cursors).await?;
-    let vantages: Vec<i16> = boots.iter().map(|(vantage, _)| vantage.0).collect();
+    let vantages: Vec<i16> = deliveries.iter().map(|delivery| delivery.vantage.0).collect();
     sqlx::query!(
         "update vantage set last_seen_at = clock_timestamp()
          where id = any($1) and (last_seen_at is null or last_seen_at < clock_timestamp() - interval '2 seconds')",
@@ -91,31 +100,34 @@ struct Sorted<'a> {
     new: Vec<Stored<'a>>,
     refused: Vec<Refused>,
     gaps: Vec<Gap>,
-    cursors: BTreeMap<Boot, i64>,
+    cursors: BTreeMap<Numbering, i64>,
     known: usize,
     missing: u64,
 }
 
 /// Which of the numbers are new, which are known, and which are missing.
-fn sort_out(deliveries: &[Delivery], cursors: BTreeMap<Boot, i64>) -> Sorted<'_> {
+fn sort_out(deliveries: &[Delivery], cursors: BTreeMap<Numbering, i64>) -> Sorted<'_> {
     let mut sorted = Sorted { new: Vec::new(), refused: Vec::new(), gaps: Vec::new(), cursors, known: 0, missing: 0 };
     for delivery in deliveries {
-        let boot = (delivery.vantage, delivery.boot);
+        let numbering = delivery.numbering();
         let waited = delivery.received.elapsed();
         sorted.refused.extend(delivery.stray.iter().cloned());
-        let cursor = sorted.cursors.entry(boot).or_insert(0);
+        if delivery.items.is_empty() {
+            continue;
+        }
+        let cursor = sorted.cursors.entry(numbering).or_insert(0);
         for item in &delivery.items {
             if item.sequence <= *cursor {
                 sorted.known += 1;
                 continue;
             }
             if item.sequence > *cursor + 1 {
-                sorted.gaps.push(Gap { boot, first: *cursor + 1, last: item.sequence - 1 });
+                sorted.gaps.push(Gap { numbering, first: *cursor + 1, last: item.sequence - 1 });
                 sorted.missing = sorted.missing.saturating_add(item.sequence.abs_diff(*cursor + 1));
             }
             *cursor = item.sequence;
             match &item.content {
-                Ok(observation) => sorted.new.push(Stored { boot, sequence: item.sequence, waited, observation }),
+                Ok(observation) => sorted.new.push(Stored { numbering, sequence: item.sequence, waited, observation }),
                 Err(refused) => sorted.refused.push(refused.clone()),
             }
         }

@@ -9,62 +9,107 @@ use uuid::Uuid;
 use super::StoreError;
 use super::vantage::VantageId;
 
-/// One start of one agent.
-pub type Boot = (VantageId, Uuid);
+/// Where an observation travelled. Each lane has its own numbers, so that what a verdict may rest on
+/// never waits behind a backlog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// Failures, what was asked for, controls, losses.
+    Urgent,
+    /// Successes like the ones before.
+    Routine,
+}
+
+impl Lane {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Urgent, Self::Routine];
+
+    /// Its word in SQL.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Urgent => "urgent",
+            Self::Routine => "routine",
+        }
+    }
+
+    /// The lane of a word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|lane| lane.word() == word)
+    }
+}
+
+/// One numbering: a lane of one start of one agent.
+pub type Numbering = (VantageId, Uuid, Lane);
 
 /// A range of numbers that never arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
     /// Whose.
-    pub boot: Boot,
+    pub numbering: Numbering,
     /// First missing number.
     pub first: i64,
     /// Last missing number.
     pub last: i64,
 }
 
-/// Reads and locks the cursors of these starts, making new ones at 0. Rows are locked in key
+/// Reads and locks the cursors of these numberings, making new ones at 0. Rows are locked in key
 /// order, so that two transactions cannot wait for each other.
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn lock(connection: &mut PgConnection, boots: &[Boot]) -> Result<BTreeMap<Boot, i64>, StoreError> {
-    let (vantages, starts) = columns(boots.iter());
+pub async fn lock(
+    connection: &mut PgConnection,
+    numberings: &[Numbering],
+) -> Result<BTreeMap<Numbering, i64>, StoreError> {
+    let (vantages, starts, lanes) = columns(numberings.iter());
     sqlx::query!(
-        "insert into agent_cursor (vantage_id, boot_id, last_sequence)
-         select v, b, 0 from unnest($1::smallint[], $2::uuid[]) as n(v, b) order by v, b
+        "insert into agent_cursor (vantage_id, boot_id, lane, last_sequence)
+         select v, b, l, 0 from unnest($1::smallint[], $2::uuid[], $3::text[]) as n(v, b, l) order by v, b, l
          on conflict do nothing",
         &vantages,
-        &starts
+        &starts,
+        &lanes
     )
     .execute(&mut *connection)
     .await?;
     let rows = sqlx::query!(
-        "select c.vantage_id, c.boot_id, c.last_sequence
-         from agent_cursor c join unnest($1::smallint[], $2::uuid[]) as n(v, b) on c.vantage_id = n.v and c.boot_id = n.b
-         order by c.vantage_id, c.boot_id
+        "select c.vantage_id, c.boot_id, c.lane, c.last_sequence
+         from agent_cursor c
+         join unnest($1::smallint[], $2::uuid[], $3::text[]) as n(v, b, l)
+           on c.vantage_id = n.v and c.boot_id = n.b and c.lane = n.l
+         order by c.vantage_id, c.boot_id, c.lane
          for update of c",
         &vantages,
-        &starts
+        &starts,
+        &lanes
     )
     .fetch_all(connection)
     .await?;
-    Ok(rows.into_iter().map(|row| ((VantageId(row.vantage_id), row.boot_id), row.last_sequence)).collect())
+    let mut cursors = BTreeMap::new();
+    for row in rows {
+        let lane = Lane::from_word(&row.lane).ok_or_else(|| {
+            StoreError::content("agent_cursor", "lane", row.boot_id, format!("'{}' is no lane", row.lane))
+        })?;
+        cursors.insert((VantageId(row.vantage_id), row.boot_id, lane), row.last_sequence);
+    }
+    Ok(cursors)
 }
 
 /// Moves cursors forward.
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn advance(connection: &mut PgConnection, cursors: &BTreeMap<Boot, i64>) -> Result<(), StoreError> {
-    let (vantages, starts) = columns(cursors.keys());
+pub async fn advance(connection: &mut PgConnection, cursors: &BTreeMap<Numbering, i64>) -> Result<(), StoreError> {
+    let (vantages, starts, lanes) = columns(cursors.keys());
     let last: Vec<i64> = cursors.values().copied().collect();
     sqlx::query!(
         "update agent_cursor c set last_sequence = n.last, updated_at = clock_timestamp()
-         from unnest($1::smallint[], $2::uuid[], $3::bigint[]) as n(v, b, last)
-         where c.vantage_id = n.v and c.boot_id = n.b and c.last_sequence < n.last",
+         from unnest($1::smallint[], $2::uuid[], $3::text[], $4::bigint[]) as n(v, b, l, last)
+         where c.vantage_id = n.v and c.boot_id = n.b and c.lane = n.l and c.last_sequence < n.last",
         &vantages,
         &starts,
+        &lanes,
         &last
     )
     .execute(connection)
@@ -80,15 +125,16 @@ pub async fn record_gaps(connection: &mut PgConnection, gaps: &[Gap]) -> Result<
     if gaps.is_empty() {
         return Ok(());
     }
-    let (vantages, starts) = columns(gaps.iter().map(|gap| &gap.boot));
+    let (vantages, starts, lanes) = columns(gaps.iter().map(|gap| &gap.numbering));
     let first: Vec<i64> = gaps.iter().map(|gap| gap.first).collect();
     let last: Vec<i64> = gaps.iter().map(|gap| gap.last).collect();
     sqlx::query!(
-        "insert into observation_gap (vantage_id, boot_id, first_sequence, last_sequence)
-         select * from unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::bigint[])
+        "insert into observation_gap (vantage_id, boot_id, lane, first_sequence, last_sequence)
+         select * from unnest($1::smallint[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[])
          on conflict do nothing",
         &vantages,
         &starts,
+        &lanes,
         &first,
         &last
     )
@@ -97,6 +143,12 @@ pub async fn record_gaps(connection: &mut PgConnection, gaps: &[Gap]) -> Result<
     Ok(())
 }
 
-fn columns<'a>(boots: impl Iterator<Item = &'a Boot>) -> (Vec<i16>, Vec<Uuid>) {
-    boots.map(|(vantage, boot)| (vantage.0, *boot)).unzip()
+fn columns<'a>(numberings: impl Iterator<Item = &'a Numbering>) -> (Vec<i16>, Vec<Uuid>, Vec<String>) {
+    let (mut vantages, mut starts, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
+    for (vantage, boot, lane) in numberings {
+        vantages.push(vantage.0);
+        starts.push(*boot);
+        lanes.push(lane.word().to_owned());
+    }
+    (vantages, starts, lanes)
 }

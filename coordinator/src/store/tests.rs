@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use parallax_decide::observation::{
-    Connection, ConnectionOutcome, ControlCheck, EndpointCheck, Fact, Family, Observation, Purpose, Resolution,
-    ResolutionOutcome, Stage, StageOutcome, Target,
+    Connection, ControlCheck, EndpointCheck, Fact, Family, Loss, LossReason, Missed, MissedReason, Observation,
+    Outcome, Path, Purpose, Resolution, Stage, Target,
 };
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::commit::{Committed, Delivery, Item, commit};
+use super::cursor::Lane;
 use super::log::{NewObservation, Position, observations_after, observations_by_id};
 use super::refusal::Refused;
 use super::vantage::{self, VantageId};
@@ -26,7 +27,7 @@ fn facts() -> Vec<Fact> {
             name: "example.com".parse().unwrap(),
             resolver: "live".parse().unwrap(),
             family: Family::V4,
-            outcome: ResolutionOutcome::Answered,
+            outcome: Outcome::Answered,
             addresses: vec!["8.6.112.0".parse().unwrap(), "8.47.69.0".parse().unwrap()],
             ttl_s: 300,
         }),
@@ -34,7 +35,7 @@ fn facts() -> Vec<Fact> {
             name: "example.com".parse().unwrap(),
             resolver: "doh-cf".parse().unwrap(),
             family: Family::V6,
-            outcome: ResolutionOutcome::Empty,
+            outcome: Outcome::Empty,
             addresses: vec![],
             ttl_s: 0,
         }),
@@ -42,7 +43,7 @@ fn facts() -> Vec<Fact> {
             target: Target::Name("example.com".parse().unwrap()),
             address: "2606:4700::1111".parse().unwrap(),
             port: 443,
-            outcome: ConnectionOutcome::Silent,
+            outcome: Outcome::Silent,
             attempts: 4,
             attempts_connected: 0,
         }),
@@ -50,7 +51,7 @@ fn facts() -> Vec<Fact> {
             target: Target::Node("fi".parse().unwrap()),
             address: "95.216.10.10".parse().unwrap(),
             port: 443,
-            outcome: ConnectionOutcome::TlsOk,
+            outcome: Outcome::TlsOk,
             attempts: 1,
             attempts_connected: 1,
         }),
@@ -58,9 +59,47 @@ fn facts() -> Vec<Fact> {
             resolver: "doh-cf".parse().unwrap(),
             address: "1.1.1.1".parse().unwrap(),
             stage: Stage::Tls,
-            outcome: StageOutcome::Timeout,
+            outcome: Outcome::TlsSilent,
+            fresh: None,
+            missing: None,
+            worked_before: false,
         }),
-        Fact::ControlCheck(ControlCheck { control: "negative".parse().unwrap(), outcome: ConnectionOutcome::Silent }),
+        Fact::ControlCheck(ControlCheck { control: "negative".parse().unwrap(), outcome: Outcome::Silent }),
+    ]
+}
+
+/// The kinds that keep a part of themselves in the particulars.
+fn with_particulars() -> Vec<(Fact, serde_json::Value)> {
+    let check = EndpointCheck {
+        resolver: "doh-cf".parse().unwrap(),
+        // None was found.
+        address: "0.0.0.0".parse().unwrap(),
+        stage: Stage::Bootstrap,
+        outcome: Outcome::DnsSilent,
+        fresh: Some(Outcome::Servfail),
+        missing: Some(Outcome::Nxdomain),
+        worked_before: true,
+    };
+    let path = Path {
+        address: "8.6.112.0".parse().unwrap(),
+        outcome: Outcome::PathLost,
+        last_hop: Some("192.0.2.2".parse().unwrap()),
+    };
+    vec![
+        (
+            Fact::EndpointCheck(check),
+            json!({ "fresh": "servfail", "missing": "nxdomain", "worked_before": true, "bootstrap_us": 9 }),
+        ),
+        (Fact::Path(path), json!({ "port": 443, "hops": [{ "ttl": 1, "address": "192.0.2.2" }, { "ttl": 2 }] })),
+        (
+            Fact::Loss(Loss { reason: LossReason::Full, count: 3 }),
+            json!({ "reason": "full", "count": 3, "lane": "urgent", "first_sequence": 2, "last_sequence": 4,
+                    "boot_id": BOOT.simple().to_string() }),
+        ),
+        (
+            Fact::Missed(Missed { reason: MissedReason::Paused, count: 2 }),
+            json!({ "reason": "paused", "what": "canaries", "count": 2 }),
+        ),
     ]
 }
 
@@ -73,6 +112,7 @@ fn observation(fact: Fact) -> NewObservation {
         duration_us: 42,
         fact,
         detail: json!({ "tcp_us": 7 }),
+        lost_ago: None,
     }
 }
 
@@ -85,7 +125,7 @@ fn delivery(vantage: VantageId, boot: Uuid, received: Instant, sequences: &[i64]
             content: Ok(observation(facts[usize::try_from(*sequence).unwrap() % facts.len()].clone())),
         })
         .collect();
-    Delivery { vantage, boot, received, items, stray: vec![] }
+    Delivery { vantage, boot, lane: Lane::Urgent, received, items, stray: vec![] }
 }
 
 async fn with_vantage() -> (PgPool, VantageId) {
@@ -115,6 +155,91 @@ async fn every_kind_of_fact_reads_back_as_it_was() {
     let ids: Vec<_> = read.iter().map(|one| one.id).collect();
     assert!(ids.is_sorted());
     assert_eq!(observations_by_id(&mut connection, &ids[1..3]).await.unwrap(), read[1..3]);
+}
+
+#[tokio::test]
+async fn what_is_kept_among_the_particulars_reads_back_too() {
+    let (pool, vantage) = with_vantage().await;
+    let mut connection = pool.acquire().await.unwrap();
+    let mut sent = delivery(vantage, BOOT, monotonic(), &[1, 2, 3, 4]);
+    for (item, (fact, detail)) in sent.items.iter_mut().zip(with_particulars()) {
+        item.content = Ok(NewObservation { detail, ..observation(fact) });
+    }
+    commit(&mut connection, &[sent]).await.unwrap();
+    let facts: Vec<Fact> = all(&mut connection).await.into_iter().map(|one| one.fact).collect();
+    assert_eq!(facts, with_particulars().into_iter().map(|(fact, _)| fact).collect::<Vec<_>>());
+    let subjects: Vec<String> =
+        sqlx::query_scalar("select subject from observation order by id").fetch_all(&pool).await.unwrap();
+    assert_eq!(subjects, ["doh-cf", "8.6.112.0", "observations", "canaries"]);
+}
+
+#[tokio::test]
+async fn each_lane_has_its_own_numbers() {
+    let (pool, vantage) = with_vantage().await;
+    let mut connection = pool.acquire().await.unwrap();
+    let urgent = delivery(vantage, BOOT, monotonic(), &[1, 2]);
+    let routine = Delivery { lane: Lane::Routine, ..delivery(vantage, BOOT, monotonic(), &[1, 2, 5]) };
+    let done = commit(&mut connection, &[urgent.clone(), routine.clone()]).await.unwrap();
+    assert_eq!(done, Committed { stored: 5, known: 0, missing: 2 });
+    let again = commit(&mut connection, &[routine, urgent]).await.unwrap();
+    assert_eq!(again, Committed { stored: 0, known: 5, missing: 0 });
+    let cursors: Vec<(String, i64)> =
+        sqlx::query_as("select lane, last_sequence from agent_cursor order by lane").fetch_all(&pool).await.unwrap();
+    assert_eq!(cursors, [("routine".to_owned(), 5), ("urgent".to_owned(), 2)]);
+    let lanes: Vec<(String, i64)> =
+        sqlx::query_as("select lane, count(*) from observation group by lane order by lane")
+            .fetch_all(&pool)
+            .await
+            .unwrap();
+    assert_eq!(lanes, [("routine".to_owned(), 3), ("urgent".to_owned(), 2)]);
+    let gap: String = sqlx::query_scalar("select lane from observation_gap").fetch_one(&pool).await.unwrap();
+    assert_eq!(gap, "routine");
+}
+
+#[tokio::test]
+async fn a_record_of_a_loss_explains_its_gap_and_no_other() {
+    let (pool, vantage) = with_vantage().await;
+    let mut connection = pool.acquire().await.unwrap();
+    let lost = |reason: &str, first: i64, last: i64, ago: Option<(u64, u64)>| NewObservation {
+        detail: json!({ "reason": reason, "count": last - first + 1, "lane": "routine", "first_sequence": first,
+                        "last_sequence": last, "boot_id": BOOT.simple().to_string() }),
+        lost_ago: ago.map(|(from, to)| (Duration::from_secs(from), Duration::from_secs(to))),
+        ..observation(Fact::Loss(Loss { reason: LossReason::from_word(reason).unwrap(), count: 1 }))
+    };
+    // 5 to 12 went in two drops; 15 and 16 are known to nobody.
+    let routine = Delivery { lane: Lane::Routine, ..delivery(vantage, BOOT, monotonic(), &[1, 2, 3, 4, 13, 14, 17]) };
+    let mut urgent = delivery(vantage, BOOT, monotonic(), &[1, 2]);
+    urgent.items[0].content = Ok(lost("full", 5, 8, Some((900, 600))));
+    urgent.items[1].content = Ok(lost("old", 9, 12, None));
+    commit(&mut connection, &[routine, urgent]).await.unwrap();
+    let told: Vec<String> = sqlx::query_scalar(
+        "select concat_ws(' ', first_sequence, missing, explained, lost, reasons, lost_to - lost_from)
+         from v_gap order by first_sequence",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    assert_eq!(told, ["5 8 t 8 {full,old} 00:05:00", "15 2 f"]);
+    let ago: i64 =
+        sqlx::query_scalar("select extract(epoch from now() - lost_from)::bigint from v_gap where explained")
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+    assert!((890..960).contains(&ago), "{ago}");
+    let sums: (i64, i64) = sqlx::query_as("select observations_missing, observations_unexplained from v_vantage")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(sums, (10, 2));
+    // The row of the log says the same.
+    let spans: Vec<Option<bool>> = sqlx::query_scalar(
+        "select (detail ->> 'to')::timestamptz - (detail ->> 'from')::timestamptz = interval '300 seconds'
+         from observation where kind = 'loss' order by id",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    assert_eq!(spans, [Some(true), None]);
 }
 
 #[tokio::test]
@@ -368,15 +493,18 @@ async fn a_transaction_that_is_left_open_does_not_stay_for_ever() {
 async fn numbers_whose_sum_fits_no_bigint_do_not_break_the_counts() {
     let (pool, vantage) = with_vantage().await;
     for boot in 1..=3 {
-        sqlx::query("insert into agent_cursor (vantage_id, boot_id, last_sequence) values ($1, $2, $3)")
-            .bind(vantage.0)
-            .bind(Uuid::from_u128(boot))
-            .bind(i64::MAX)
-            .execute(&pool)
-            .await
-            .unwrap();
         sqlx::query(
-            "insert into observation_gap (vantage_id, boot_id, first_sequence, last_sequence) values ($1, $2, 1, $3)",
+            "insert into agent_cursor (vantage_id, boot_id, lane, last_sequence) values ($1, $2, 'urgent', $3)",
+        )
+        .bind(vantage.0)
+        .bind(Uuid::from_u128(boot))
+        .bind(i64::MAX)
+        .execute(&pool)
+        .await
+        .unwrap();
+        sqlx::query(
+            "insert into observation_gap (vantage_id, boot_id, lane, first_sequence, last_sequence)
+             values ($1, $2, 'urgent', 1, $3)",
         )
         .bind(vantage.0)
         .bind(Uuid::from_u128(boot))
@@ -385,6 +513,10 @@ async fn numbers_whose_sum_fits_no_bigint_do_not_break_the_counts() {
         .await
         .unwrap();
     }
+    // And the view that adds them up a vantage answers as well.
+    let missing: i64 =
+        sqlx::query_scalar("select observations_unexplained from v_vantage").fetch_one(&pool).await.unwrap();
+    assert_eq!(missing, i64::MAX);
     let counted = super::read::counts::counts(&mut pool.acquire().await.unwrap()).await.unwrap();
     assert_eq!((counted.observations, counted.missing), (0, i64::MAX));
 }

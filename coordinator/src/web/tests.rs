@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use parallax_decide::finding::{Finding, Reason, Subject};
-use parallax_decide::observation::ConnectionOutcome;
+use parallax_decide::observation::Outcome;
 use parallax_decide::verdict::{AnswerVerdict, FleetVerdict};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -259,7 +259,7 @@ async fn a_vantage_without_an_uplink_accuses_nobody() {
             "branch-kazan",
             "example.com",
             &["23.192.228.80"],
-            ConnectionOutcome::Silent,
+            Outcome::Silent,
             AnswerVerdict::InsufficientEvidence,
             60,
         )

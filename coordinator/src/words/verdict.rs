@@ -16,7 +16,8 @@ pub fn answer_state(verdict: AnswerVerdict) -> State {
         | AnswerVerdict::Refused
         | AnswerVerdict::Denied
         | AnswerVerdict::CanaryGone
-        | AnswerVerdict::Empty => State::NoAnswer,
+        | AnswerVerdict::Empty
+        | AnswerVerdict::DanglingCname => State::NoAnswer,
         AnswerVerdict::Filtered | AnswerVerdict::Private | AnswerVerdict::Impostor => State::WrongContent,
         AnswerVerdict::InsufficientEvidence | AnswerVerdict::FamilyUnusable => State::Unobserved,
     }
@@ -37,6 +38,7 @@ pub fn answer_word(verdict: AnswerVerdict) -> &'static str {
         AnswerVerdict::Denied => "NXDOMAIN here",
         AnswerVerdict::CanaryGone => "name gone",
         AnswerVerdict::Empty => "empty answer",
+        AnswerVerdict::DanglingCname => "dangling alias",
         AnswerVerdict::Filtered => "filtered",
         AnswerVerdict::Private => "private address",
         AnswerVerdict::Impostor => "impostor",
@@ -66,6 +68,7 @@ pub fn answer_sentence(verdict: AnswerVerdict) -> &'static str {
         AnswerVerdict::Denied => "the resolver says that the name does not exist, and another resolver answers it",
         AnswerVerdict::CanaryGone => "every resolver says that the name does not exist",
         AnswerVerdict::Empty => "the resolver answered without an address",
+        AnswerVerdict::DanglingCname => "the resolver answered with an alias (CNAME) that leads to no address",
         AnswerVerdict::Filtered => "the answer is 0.0.0.0 or ::, as filters give it",
         AnswerVerdict::Private => "the answer holds a special-purpose address, which a public name cannot have",
         AnswerVerdict::Impostor => "whoever answers at the addresses has a certificate for something else",
@@ -83,6 +86,7 @@ pub fn vantage_word(verdict: VantageVerdict) -> &'static str {
         VantageVerdict::Ok => "ok",
         VantageVerdict::Silent => "silent",
         VantageVerdict::Unmeasured => "unmeasured",
+        VantageVerdict::Captive => "captive portal",
         VantageVerdict::UplinkDown => "uplink down",
         VantageVerdict::Intercepted => "intercepted",
         VantageVerdict::Degraded => "degraded",
@@ -96,6 +100,9 @@ pub fn vantage_sentence(verdict: VantageVerdict) -> &'static str {
         VantageVerdict::Ok => "its controls pass; what it reports counts",
         VantageVerdict::Silent => "no report lately; nothing is known from there",
         VantageVerdict::Unmeasured => "no control was measured lately; its failures do not count",
+        VantageVerdict::Captive => {
+            "a captive portal answers there instead of the network; nothing it says counts until someone signs in"
+        }
         VantageVerdict::UplinkDown => "its own uplink is down (no control was reached); it accuses nobody",
         VantageVerdict::Intercepted => "something on its path accepts every connection; only what TLS proves counts",
         VantageVerdict::Degraded => "most of its controls fail; its failures do not count",
@@ -107,7 +114,9 @@ pub fn vantage_sentence(verdict: VantageVerdict) -> &'static str {
 pub fn vantage_speaks(verdict: VantageVerdict) -> bool {
     match verdict {
         VantageVerdict::Ok | VantageVerdict::Intercepted | VantageVerdict::Degraded => true,
-        VantageVerdict::Silent | VantageVerdict::Unmeasured | VantageVerdict::UplinkDown => false,
+        VantageVerdict::Silent | VantageVerdict::Unmeasured | VantageVerdict::Captive | VantageVerdict::UplinkDown => {
+            false
+        }
     }
 }
 
@@ -120,6 +129,8 @@ pub fn address_phrase(verdict: AddressVerdict) -> &'static str {
         AddressVerdict::Refused => "refuses connections",
         AddressVerdict::Silent => "stays silent",
         AddressVerdict::OpenButDead => "accepts TCP and then says nothing",
+        AddressVerdict::PmtuBlackhole => "accepts TCP, and loses every large packet on the way",
+        AddressVerdict::HttpFailed => "completes TLS, and its HTTP answer is wrong or missing",
         AddressVerdict::Impostor => "shows a stranger's certificate",
         AddressVerdict::CertTime => "shows a certificate out of its time",
         AddressVerdict::RefusedByPolicy => "may not be contacted, by its owner's policy",
@@ -180,6 +191,7 @@ pub fn kind_title(kind: &str) -> String {
             | AnswerVerdict::Denied
             | AnswerVerdict::CanaryGone
             | AnswerVerdict::Empty
+            | AnswerVerdict::DanglingCname
             | AnswerVerdict::InsufficientEvidence
             | AnswerVerdict::FamilyUnusable => answer_word(verdict).to_owned(),
         };

@@ -1,14 +1,15 @@
 //! Reads the log back, in commit order.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use parallax_decide::names::{ControlName, DomainName, NodeName, ResolverName};
 use parallax_decide::observation::{
-    Connection, ConnectionOutcome, ControlCheck, EndpointCheck, Fact, Family, Observation, ObservationId, Purpose,
-    Resolution, ResolutionOutcome, Stage, StageOutcome, Target,
+    Connection, ControlCheck, EndpointCheck, Fact, Family, Kind, Loss, LossReason, Missed, MissedReason, Observation,
+    ObservationId, Outcome, Path, Purpose, Resolution, Stage, Target,
 };
 use parallax_decide::time::Timestamp;
+use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
@@ -59,6 +60,7 @@ struct Row {
     ttl_s: Option<i32>,
     attempts: Option<i16>,
     attempts_connected: Option<i16>,
+    detail: Option<Value>,
 }
 
 /// The next observations in commit order, at most `limit`, without late ones: those are never
@@ -75,7 +77,8 @@ pub async fn observations_after(
         Row,
         r#"select o.id, o.received_at, o.observed_at, v.name as vantage, o.purpose, o.kind, o.subject, o.resolver,
                   o.family, o.address as "address: IpAddr", o.port, o.outcome, o.stage,
-                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected
+                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected,
+                  case when o.kind in ('endpoint_check', 'path', 'loss', 'missed') then o.detail end as detail
            from observation o join vantage v on v.id = o.vantage_id
            where o.id > $1 and o.received_at >= $2 and not o.late
            order by o.id
@@ -105,7 +108,8 @@ pub async fn observations_by_id(
         Row,
         r#"select o.id, o.received_at, o.observed_at, v.name as vantage, o.purpose, o.kind, o.subject, o.resolver,
                   o.family, o.address as "address: IpAddr", o.port, o.outcome, o.stage,
-                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected
+                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected,
+                  case when o.kind in ('endpoint_check', 'path', 'loss', 'missed') then o.detail end as detail
            from observation o join vantage v on v.id = o.vantage_id
            where o.id = any($1)
            order by o.id"#,
@@ -139,9 +143,38 @@ impl Row {
         text.parse().map_err(|error: T::Err| self.bad(column, error))
     }
 
+    /// A particular of the kind.
+    fn particular(&self, key: &str) -> Option<&Value> {
+        self.detail.as_ref()?.get(key)
+    }
+
+    fn particular_word(&self, key: &str) -> Result<&str, StoreError> {
+        let word = self.particular(key).and_then(Value::as_str);
+        word.ok_or_else(|| self.bad("detail", format!("no '{key}' in a {}", self.kind)))
+    }
+
+    fn particular_outcome(&self, key: &str) -> Result<Option<Outcome>, StoreError> {
+        match self.particular(key).and_then(Value::as_str) {
+            Some(word) => self.word("detail", word, Outcome::from_word).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// How many a record speaks of.
+    fn how_many(&self) -> u64 {
+        self.particular("count").and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    fn last_hop(&self) -> Option<IpAddr> {
+        let hops = self.particular("hops").and_then(Value::as_array)?;
+        let answered = hops.iter().rev().find_map(|hop| hop.get("address"))?;
+        answered.as_str()?.parse().ok()
+    }
+
     fn fact(&self) -> Result<Fact, StoreError> {
-        match self.kind.as_str() {
-            "resolution" => Ok(Fact::Resolution(Resolution {
+        let outcome = self.word("outcome", &self.outcome, Outcome::from_word)?;
+        match self.word("kind", &self.kind, Kind::from_word)? {
+            Kind::Resolution => Ok(Fact::Resolution(Resolution {
                 name: self.name::<DomainName>("subject", &self.subject)?,
                 resolver: self.name::<ResolverName>("resolver", &self.need("resolver", &self.resolver)?)?,
                 family: match self.need("family", &self.family)? {
@@ -149,32 +182,47 @@ impl Row {
                     6 => Family::V6,
                     other => return Err(self.bad("family", format!("{other} is neither 4 nor 6"))),
                 },
-                outcome: self.word("outcome", &self.outcome, ResolutionOutcome::from_word)?,
+                outcome,
                 addresses: self.need("addresses", &self.addresses)?,
                 ttl_s: u32::try_from(self.need("ttl_s", &self.ttl_s)?).map_err(|error| self.bad("ttl_s", error))?,
             })),
-            "connection" => Ok(Fact::Connection(Connection {
+            Kind::Connection => Ok(Fact::Connection(Connection {
                 target: match self.subject.strip_prefix("node:") {
                     Some(node) => Target::Node(self.name::<NodeName>("subject", node)?),
                     None => Target::Name(self.name::<DomainName>("subject", &self.subject)?),
                 },
                 address: self.need("address", &self.address)?,
                 port: u16::try_from(self.need("port", &self.port)?).map_err(|error| self.bad("port", error))?,
-                outcome: self.word("outcome", &self.outcome, ConnectionOutcome::from_word)?,
+                outcome,
                 attempts: self.count("attempts", &self.attempts)?,
                 attempts_connected: self.count("attempts_connected", &self.attempts_connected)?,
             })),
-            "endpoint_check" => Ok(Fact::EndpointCheck(EndpointCheck {
+            Kind::EndpointCheck => Ok(Fact::EndpointCheck(EndpointCheck {
                 resolver: self.name::<ResolverName>("subject", &self.subject)?,
-                address: self.need("address", &self.address)?,
+                address: self.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
                 stage: self.word("stage", &self.need("stage", &self.stage)?, Stage::from_word)?,
-                outcome: self.word("outcome", &self.outcome, StageOutcome::from_word)?,
+                outcome,
+                fresh: self.particular_outcome("fresh")?,
+                missing: self.particular_outcome("missing")?,
+                worked_before: self.particular("worked_before").and_then(Value::as_bool).unwrap_or(false),
             })),
-            "control_check" => Ok(Fact::ControlCheck(ControlCheck {
+            Kind::ControlCheck => Ok(Fact::ControlCheck(ControlCheck {
                 control: self.name::<ControlName>("subject", &self.subject)?,
-                outcome: self.word("outcome", &self.outcome, ConnectionOutcome::from_word)?,
+                outcome,
             })),
-            other => Err(self.bad("kind", format!("'{other}' is not a kind this version knows"))),
+            Kind::Path => Ok(Fact::Path(Path {
+                address: self.need("address", &self.address)?,
+                outcome,
+                last_hop: self.last_hop(),
+            })),
+            Kind::Loss => Ok(Fact::Loss(Loss {
+                reason: self.word("detail", self.particular_word("reason")?, LossReason::from_word)?,
+                count: self.how_many(),
+            })),
+            Kind::Missed => Ok(Fact::Missed(Missed {
+                reason: self.word("detail", self.particular_word("reason")?, MissedReason::from_word)?,
+                count: self.how_many(),
+            })),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use parallax_decide::observation::{ConnectionOutcome, ResolutionOutcome};
+use parallax_decide::observation::Outcome;
 use parallax_decide::time::Timestamp;
 use parallax_decide::vantage::VantageJudgement;
 use parallax_decide::verdict::{AnswerVerdict, VantageVerdict};
@@ -141,7 +141,7 @@ pub struct AnswerFact {
     /// When it was given.
     pub at: Timestamp,
     /// How it ended; none: a word of another version.
-    pub outcome: Option<ResolutionOutcome>,
+    pub outcome: Option<Outcome>,
     /// Addresses in answer order.
     pub addresses: Vec<IpAddr>,
 }
@@ -178,7 +178,7 @@ pub async fn answers(
             vantage: row.vantage,
             name: row.subject,
             at: timestamp(row.observed_at),
-            outcome: ResolutionOutcome::from_word(&row.outcome),
+            outcome: Outcome::from_word(&row.outcome),
             addresses: row.addresses.unwrap_or_default(),
         })
         .collect())
@@ -196,7 +196,7 @@ pub struct ReachFact {
     /// When the probe ended.
     pub at: Timestamp,
     /// How it ended; none: a word of another version.
-    pub outcome: Option<ConnectionOutcome>,
+    pub outcome: Option<Outcome>,
     /// How long it took, in microseconds.
     pub duration_us: i64,
 }
@@ -226,7 +226,7 @@ pub async fn reached(connection: &mut PgConnection, since: Timestamp) -> Result<
             subject: row.subject,
             address: row.address,
             at: timestamp(row.observed_at),
-            outcome: ConnectionOutcome::from_word(&row.outcome),
+            outcome: Outcome::from_word(&row.outcome),
             duration_us: row.duration_us,
         })
         .collect())

@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use parallax_decide::names::VantageName;
-use parallax_decide::observation::{
-    Connection, ConnectionOutcome, ControlCheck, Fact, Family, Purpose, Resolution, ResolutionOutcome, Target,
-};
+use parallax_decide::observation::{Connection, ControlCheck, Fact, Family, Outcome, Purpose, Resolution, Target};
+use parallax_decide::topology::ControlKind;
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres};
 use tokio_util::task::AbortOnDropHandle;
@@ -21,6 +20,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::hub::Work;
 use crate::state::App;
+use crate::store::cursor::Lane;
 use crate::store::log::{self, NewObservation, Stored};
 use crate::store::vantage::{VantageId, ensure};
 use crate::store::{StoreError, database_now, lease};
@@ -263,7 +263,7 @@ impl World {
         let new: Vec<(VantageId, NewObservation)> = facts
             .into_iter()
             .map(|(id, fact)| {
-                let detail = serde_json::Value::Null;
+                let detail = serde_json::json!({});
                 let age = Duration::ZERO;
                 (
                     id,
@@ -275,6 +275,7 @@ impl World {
                         duration_us: 1,
                         fact,
                         detail,
+                        lost_ago: None,
                     },
                 )
             })
@@ -291,7 +292,12 @@ impl World {
         let mut stored = Vec::new();
         for (id, observation) in new {
             self.sequence += 1;
-            stored.push(Stored { boot: (*id, BOOT), sequence: self.sequence, waited: Duration::ZERO, observation });
+            stored.push(Stored {
+                numbering: (*id, BOOT, Lane::Urgent),
+                sequence: self.sequence,
+                waited: Duration::ZERO,
+                observation,
+            });
         }
         let first = self.sequence - i64::try_from(stored.len()).unwrap();
         let mut transaction = sqlx::Connection::begin(connection).await?;
@@ -313,8 +319,8 @@ fn round(topology: &parallax_decide::topology::Topology, played: &mut Played, va
     let mut facts = Vec::new();
     let mut tried: BTreeSet<(Target, IpAddr)> = BTreeSet::new();
     for (control, kind) in &topology.controls {
-        let works = !kind.negative && !played.uplink_down.contains(vantage.as_str());
-        let outcome = if works { ConnectionOutcome::TlsOk } else { ConnectionOutcome::Silent };
+        let works = kind.kind == ControlKind::Positive && !played.uplink_down.contains(vantage.as_str());
+        let outcome = if works { Outcome::TlsOk } else { Outcome::Silent };
         facts.push(Fact::ControlCheck(ControlCheck { control: control.clone(), outcome }));
     }
     let mut asked: Vec<_> = topology
@@ -326,7 +332,7 @@ fn round(topology: &parallax_decide::topology::Topology, played: &mut Played, va
     for (name, resolver) in asked {
         let addresses = played.answer(vantage.as_str(), name.as_str(), resolver.as_str());
         tried.extend(addresses.iter().map(|address| (Target::Name(name.clone()), *address)));
-        let outcome = ResolutionOutcome::Answered;
+        let outcome = Outcome::Answered;
         facts.push(Fact::Resolution(Resolution { name, resolver, family: Family::V4, outcome, addresses, ttl_s: 5 }));
     }
     tried.extend(topology.nodes.iter().map(|(name, node)| (Target::Node(name.clone()), node.address)));
@@ -338,7 +344,7 @@ fn round(topology: &parallax_decide::topology::Topology, played: &mut Played, va
     }
     for (target, address) in tried {
         let works = played.works(vantage.as_str(), &target, address);
-        let outcome = if works { ConnectionOutcome::TlsOk } else { ConnectionOutcome::Silent };
+        let outcome = if works { Outcome::TlsOk } else { Outcome::Silent };
         let attempts_connected = u16::from(works);
         facts.push(Fact::Connection(Connection {
             target,
