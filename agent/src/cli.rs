@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::by_hand;
 use crate::local::Local;
 
 /// The agent of Parallax: measures from where the clients are, and sends what it saw to the coordinator.
@@ -15,6 +16,8 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
+
+const PROBE_HELP: &str = "Exit codes: 0 the name can be used from here, 1 failed, 2 usage or configuration, 5 this machine has no way out, 6 the name cannot be used from here.";
 
 const AFTER_HELP: &str = "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage or configuration, 4 identity refused by the coordinator.";
 
@@ -28,6 +31,11 @@ pub enum Command {
     /// saw on disk until the coordinator has acknowledged it.
     #[command(after_help = AFTER_HELP)]
     Run(Run),
+    /// Ask resolvers for a name and try every address, now and from here; needs no coordinator.
+    ///
+    /// Says whether an endpoint is alive and does not resolve, or whether there is no path to it.
+    #[command(after_help = PROBE_HELP)]
+    Probe(by_hand::Probe),
 }
 
 /// Flags of `run`.
@@ -143,7 +151,7 @@ mod tests {
     #[test]
     fn the_owners_flags_add_to_the_file_and_can_forbid_changes() {
         let line = "parallax-agent run --coordinator a:8443 --identity i --state s --allow-port 8443 --allow-private 10.1.0.0/16 --no-changes";
-        let Command::Run(run) = Cli::try_parse_from(line.split(' ')).unwrap().command;
+        let Command::Run(run) = Cli::try_parse_from(line.split(' ')).unwrap().command else { panic!("{line}") };
         let mut local = Local::default();
         run.owner.add_to(&mut local);
         assert_eq!(local.allow.ports, [443, 8443]);

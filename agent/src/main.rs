@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use parallax_agent::agent::{exit_code, run};
+use parallax_agent::by_hand::{self, json, table, told};
 use parallax_agent::cli::{Cli, Command};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -14,12 +15,12 @@ const LEAVE_MAX: Duration = Duration::from_millis(500);
 fn main() -> ExitCode {
     // Before anything can ask for it: more than one TLS provider may be linked.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let Command::Run(options) = Cli::parse().command;
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .with_max_level(LevelFilter::from(options.log))
-        .init();
+    let command = Cli::parse().command;
+    let level = match &command {
+        Command::Run(options) => LevelFilter::from(options.log),
+        Command::Probe(_) => LevelFilter::ERROR,
+    };
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(level).init();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -27,14 +28,35 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ended = runtime.block_on(run(options));
+    let code = match command {
+        Command::Run(options) => match runtime.block_on(run(options)) {
+            Ok(()) => 0,
+            Err(error) => {
+                tracing::error!("{error:#}");
+                exit_code(&error)
+            }
+        },
+        Command::Probe(options) => probe(&runtime, &options),
+    };
     // A name look-up that hangs in a system call must not keep the process.
     runtime.shutdown_timeout(LEAVE_MAX);
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
+    ExitCode::from(code)
+}
+
+fn probe(runtime: &tokio::runtime::Runtime, options: &by_hand::Probe) -> u8 {
+    let seen = match runtime.block_on(by_hand::run(options)) {
+        Ok(seen) => seen,
         Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::from(exit_code(&error))
+            tracing::error!("{error}");
+            return 2;
         }
+    };
+    let text = if options.json { format!("{:#}\n", json::document(&seen)) } else { table::text(&seen) };
+    // A reader that went away (a pager, head) is no failure of the measurement.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    match told::verdict(&seen) {
+        told::Verdict::Usable => 0,
+        told::Verdict::NoWayOut => 5,
+        told::Verdict::NotUsable => 6,
     }
 }
