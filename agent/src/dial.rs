@@ -8,6 +8,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nix::errno::Errno;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::TcpMaxSeg;
 use parallax_decide::observation::Family;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
@@ -15,6 +17,19 @@ use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 /// is sent to them.
 const ROUTE_TEST_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8));
 const ROUTE_TEST_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0x4860, 0x4860, 0, 0, 0, 0, 0x8888));
+
+/// The segment size every host must take (RFC 9293, 3.7.1; 536 bytes since RFC 879): with it no packet
+/// is larger than 576 bytes over IPv4 and 596 over IPv6.
+const SMALL_SEGMENT: u32 = 536;
+
+/// Size of the segments of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Segments {
+    /// What the kernel takes for the path.
+    Usual,
+    /// At most [`SMALL_SEGMENT`] bytes in both directions: passes where large packets vanish.
+    Small,
+}
 
 /// Opens sockets.
 #[derive(Debug, Default)]
@@ -44,11 +59,23 @@ impl Dialer {
     /// What the kernel said; "connection refused" also when the kernel joined the socket to itself,
     /// which can happen between two local ephemeral ports.
     pub async fn tcp(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        self.tcp_in(Segments::Usual, to).await
+    }
+
+    /// As [`Self::tcp`], with segments of a chosen size in both directions.
+    ///
+    /// # Errors
+    /// As [`Self::tcp`].
+    pub async fn tcp_in(&self, segments: Segments, to: SocketAddr) -> io::Result<TcpStream> {
         let to = self.route(to)?;
         let socket = match to {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
+        match segments {
+            Segments::Usual => {}
+            Segments::Small => setsockopt(&socket, TcpMaxSeg, &SMALL_SEGMENT)?,
+        }
         let stream = socket.connect(to).await?;
         // The peer is checked again: a socket that talks to anybody else proves nothing.
         if stream.peer_addr()? != to || stream.local_addr()? == to {
@@ -100,25 +127,25 @@ impl Dialer {
         if let Some(map) = &self.map {
             return map.holds(family);
         }
-        let address = match family {
+        self.has_route(match family {
             Family::V4 => ROUTE_TEST_V4,
             Family::V6 => ROUTE_TEST_V6,
-        };
-        let to = SocketAddr::new(address, 53);
+        })
+    }
+
+    /// Whether the kernel has a route to the address. Asks the kernel; sends nothing.
+    #[must_use]
+    pub fn has_route(&self, to: IpAddr) -> bool {
+        #[cfg(feature = "lab")]
+        if let Some(map) = &self.map {
+            // What a lab's map does not hold is unreachable behind a route.
+            return map.holds(Family::of(to));
+        }
+        // Any port: a UDP socket that is connected only asks the routing table.
+        let to = SocketAddr::new(to, 53);
         match std::net::UdpSocket::bind(unspecified(to)).and_then(|socket| socket.connect(to)) {
             Ok(()) => true,
-            // Only these say that the family has no way out; anything else is no proof of that.
-            Err(error) => !matches!(
-                errno(&error),
-                // The last two: the default route is of type "unreachable" or "prohibit".
-                Some(
-                    Errno::ENETUNREACH
-                        | Errno::EADDRNOTAVAIL
-                        | Errno::EAFNOSUPPORT
-                        | Errno::EHOSTUNREACH
-                        | Errno::EACCES
-                )
-            ),
+            Err(error) => !says_no_route(&error),
         }
     }
 
@@ -144,6 +171,23 @@ impl Dialer {
     fn is_lab(&self) -> bool {
         false
     }
+}
+
+/// Whether the kernel says that it has no way to an address. Any other error is no proof of that.
+fn says_no_route(error: &io::Error) -> bool {
+    matches!(
+        errno(error),
+        Some(
+            Errno::ENETUNREACH
+                // No source address of the family, or the family is switched off.
+                | Errno::EADDRNOTAVAIL
+                | Errno::EAFNOSUPPORT
+                // Routes of the types "unreachable", "prohibit" and "blackhole" (ip-route(8)).
+                | Errno::EHOSTUNREACH
+                | Errno::EACCES
+                | Errno::EINVAL
+        )
+    )
 }
 
 fn unspecified(to: SocketAddr) -> SocketAddr {

@@ -23,6 +23,9 @@ pub const NEGATIVE_CONTROL: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 /// Ports resolvers may use besides the owner's list: DNS, DoH (RFC 8484), DoT (RFC 7858).
 const RESOLVER_PORTS: [u16; 3] = [53, 443, 853];
 
+/// The port that the captive-portal question may use besides the owner's list: portals answer plain HTTP.
+const CAPTIVE_PORT: u16 = 80;
+
 /// What an address is contacted as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -30,6 +33,8 @@ pub enum Role {
     Target,
     /// A control that must stay silent.
     NegativeControl,
+    /// A server of the captive-portal question.
+    Captive,
     /// A resolver's endpoint.
     Resolver,
 }
@@ -96,6 +101,7 @@ impl Policy {
         let port_allowed = self.allow.ports.contains(&port)
             || match role {
                 Role::Resolver => RESOLVER_PORTS.contains(&port),
+                Role::Captive => port == CAPTIVE_PORT,
                 Role::Target | Role::NegativeControl => false,
             };
         if !port_allowed {
@@ -104,7 +110,7 @@ impl Policy {
         let Some(block) = special_purpose(address) else { return Ok(()) };
         let excepted = match role {
             Role::NegativeControl => address == NEGATIVE_CONTROL,
-            Role::Target | Role::Resolver => false,
+            Role::Target | Role::Captive | Role::Resolver => false,
         };
         if excepted || self.allow.private.iter().any(|network| network.contains(&address)) {
             return Ok(());
@@ -161,6 +167,18 @@ mod tests {
         assert_eq!(policy.permits(address, 53, Role::Target), Err(Denial::Port(53)));
         assert_eq!(policy.permits(address, 25, Role::Resolver), Err(Denial::Port(25)));
         assert!(policy.permits("10.0.0.53".parse().unwrap(), 53, Role::Resolver).is_err());
+    }
+
+    #[test]
+    fn port_80_is_open_to_the_captive_portal_question_alone() {
+        let policy = policy(Allow::default());
+        let address = "104.26.4.10".parse().unwrap();
+        assert_eq!(policy.permits(address, 80, Role::Captive), Ok(()));
+        for role in [Role::Target, Role::NegativeControl, Role::Resolver] {
+            assert_eq!(policy.permits(address, 80, role), Err(Denial::Port(80)));
+        }
+        assert_eq!(policy.permits(address, 8080, Role::Captive), Err(Denial::Port(8080)));
+        assert!(policy.permits("192.168.1.1".parse().unwrap(), 80, Role::Captive).is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use crate::clock::CertificateTime;
+use crate::measured::CertificateHash;
 use crate::probe::trouble::{Trouble, trouble};
 
 /// One TLS configuration for each protocol that is offered inside it.
@@ -18,6 +19,8 @@ use crate::probe::trouble::{Trouble, trouble};
 pub struct Trust {
     /// For targets and controls: no ALPN, so that a peer of any protocol can finish.
     pub targets: Arc<ClientConfig>,
+    /// For targets that are asked over HTTP/1.1 afterwards.
+    pub web: Arc<ClientConfig>,
     /// For DoT (RFC 7858).
     pub dot: Arc<ClientConfig>,
     /// For DoH: HTTP/2, else HTTP/1.1.
@@ -82,7 +85,12 @@ impl Trust {
             config.resumption = Resumption::disabled();
             Ok(Arc::new(config))
         };
-        Ok(Self { targets: make(&[])?, dot: make(&[b"dot"])?, doh: make(&[b"h2", b"http/1.1"])? })
+        Ok(Self {
+            targets: make(&[])?,
+            web: make(&[b"http/1.1"])?,
+            dot: make(&[b"dot"])?,
+            doh: make(&[b"h2", b"http/1.1"])?,
+        })
     }
 }
 
@@ -108,13 +116,26 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> 
     Ok(certificates)
 }
 
+/// SHA-256 of a certificate.
+#[must_use]
+pub fn certificate_hash(certificate: &CertificateDer<'_>) -> CertificateHash {
+    let mut hash = CertificateHash::default();
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    for (to, from) in hash.iter_mut().zip(digest.as_ref()) {
+        *to = *from;
+    }
+    hash
+}
+
 /// How a TLS handshake failed.
 #[must_use]
 pub fn failure(error: &io::Error) -> Outcome {
     let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
         return match trouble(error) {
             Trouble::Own => Outcome::OwnTrouble,
-            Trouble::Silent | Trouble::HostUnreachable | Trouble::NetUnreachable => Outcome::TlsSilent,
+            Trouble::Silent | Trouble::HostUnreachable | Trouble::NetUnreachable | Trouble::AdminProhibited => {
+                Outcome::TlsSilent
+            }
             Trouble::Refused | Trouble::Reset => Outcome::TlsReset,
         };
     };

@@ -1,32 +1,66 @@
-//! One address: own TCP attempts from distinct source ports, then TLS.
+//! One address: own TCP attempts from distinct source ports, then TLS, then perhaps a request.
 //!
-//! The kernel repeats a lost SYN on a schedule that depends on its version, and always from the
-//! same source port, which a load balancer may send into the same hole. So the probe makes its own
-//! attempts at fixed times, each from a new port, and counts them. The first completed one wins.
+//! [`attempts`] has the TCP phase, [`super::http_check`] the request. Each stage says exactly what it
+//! proved: [`Outcome::TcpOk`] is a finished TCP handshake and no more, [`Outcome::TlsOk`] one whose
+//! certificate holds for the name, [`Outcome::HttpOk`] an expected status and as much of the body as
+//! was asked for.
+//!
+//! | outcome | what produces it |
+//! |---|---|
+//! | `tcp_ok` | target without TLS: SYN-ACK, and no RST right after it |
+//! | `tls_ok` | TLS finished, certificate verified for the name; no request configured |
+//! | `http_ok` | expected status, and at least `read_bytes` of the body, or all of it when it is shorter |
+//! | `connection_refused` | RST to every attempt (also made of ICMP port unreachable by the kernel) |
+//! | `reset` | SYN-ACK and then RST before anything else: to every attempt, or to a target without TLS |
+//! | `silent` | at least one attempt unanswered, no ICMP, none completed |
+//! | `host_unreachable`, `net_unreachable` | ICMP to at least one attempt; IPv4's "administratively prohibited" too, which the kernel does not tell apart |
+//! | `admin_prohibited` | ICMPv6 administratively prohibited, to at least one attempt |
+//! | `no_route` | the kernel has no route to this address, but to others of its family |
+//! | `family_unavailable` | the kernel has no route to the family at all |
+//! | `own_trouble` | no descriptor, no source port, no memory; a name TLS cannot ask for |
+//! | `rate_limited` | the owner's connections a minute are used up |
+//! | `special_address`, `refused_by_policy` | never contacted: special-purpose address; port the owner does not allow |
+//! | `tls_silent` | TCP completed, TLS had no end within its limit |
+//! | `pmtu_blackhole` | the same, and TLS finished on a second connection with segments of 536 bytes |
+//! | `tls_reset` | reset or closed during TLS |
+//! | `tls_alert` | TLS alert, or TLS without a version or cipher of ours |
+//! | `tls_not_spoken` | bytes that are no TLS |
+//! | `certificate_*` | the certificate is not acceptable: name, authority, time, else `invalid` |
+//! | `http_silent` | request sent, no status within the limit |
+//! | `http_closed` | closed or reset before the status or the wanted part of the body |
+//! | `http_malformed` | bytes that are no HTTP/1.1 |
+//! | `http_redirect`, `http_throttled`, `http_status` | status that is not expected: 3xx; 429, or 503 with Retry-After; any other |
+//! | `http_stalled` | expected status, then no byte of the body for as long as a status may take |
 
-use std::collections::VecDeque;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
-use parallax_decide::observation::{Family, Outcome};
+use parallax_decide::observation::Outcome;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
-use super::Limits;
-use super::trouble::{Trouble, trouble};
-use crate::clock::{now, since};
-use crate::dial::Dialer;
-use crate::measured::ConnectionParticulars;
+use super::http_check::{self, Heard, Patience};
+use super::{Limits, trouble};
+use crate::assignment::HttpCheck;
+use crate::clock::{Instant, now, since};
+use crate::dial::{Dialer, Segments};
+use crate::measured::{CertificateHash, ConnectionParticulars};
 use crate::policy::Role;
 use crate::site::Site;
-use crate::tls::failure;
+use crate::tls::{self, Trust};
+
+pub mod attempts;
+#[cfg(test)]
+mod tests;
+
+/// How long a target without TLS is watched for an RST after its SYN-ACK: one more round trip, within
+/// these bounds. A box that completes handshakes in a dead server's place resets then.
+const RESET_WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
 
 /// What is tried.
 #[derive(Debug, Clone)]
@@ -37,6 +71,8 @@ pub struct Attempted<'a> {
     pub port: u16,
     /// Finish TLS for this name; `None`: stop after TCP.
     pub server_name: Option<&'a str>,
+    /// What to ask after TLS.
+    pub http: Option<&'a HttpCheck>,
     /// What the address is contacted as.
     pub role: Role,
 }
@@ -73,9 +109,10 @@ pub async fn probe(site: &Site, limits: &Limits, tried: &Attempted<'_>) -> Reach
         tracing::debug!(address = %tried.address, port = tried.port, %denial, "probe left out");
         return Reached::without_dialling(denial.outcome());
     }
-    let tls = match tried.server_name.map(|name| ServerName::try_from(name.to_owned())) {
-        None => None,
-        Some(Ok(name)) => Some((name, Arc::clone(&site.trust.targets))),
+    let further = match tried.server_name.map(|name| ServerName::try_from(name.to_owned())) {
+        None if tried.role == Role::NegativeControl => Further::Nothing,
+        None => Further::StaysOpen,
+        Some(Ok(name)) => Further::Tls { name, http: tried.http },
         Some(Err(_)) => {
             tracing::warn!(
                 name = tried.server_name,
@@ -84,221 +121,141 @@ pub async fn probe(site: &Site, limits: &Limits, tried: &Attempted<'_>) -> Reach
             return Reached::without_dialling(Outcome::OwnTrouble);
         }
     };
-    dialled(&site.dialer, limits, SocketAddr::new(tried.address, tried.port), tls).await
+    dialled(&site.dialer, &site.trust, limits, SocketAddr::new(tried.address, tried.port), &further).await
+}
+
+/// What comes after TCP.
+enum Further<'a> {
+    /// A completed handshake is the finding, whatever follows.
+    Nothing,
+    /// A look whether it is reset at once.
+    StaysOpen,
+    /// TLS for the name, and a request where one is configured.
+    Tls { name: ServerName<'static>, http: Option<&'a HttpCheck> },
 }
 
 /// Tries an address that may be contacted.
-async fn dialled(
-    dialer: &Dialer,
-    limits: &Limits,
-    to: SocketAddr,
-    tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
-) -> Reached {
+async fn dialled(dialer: &Dialer, trust: &Trust, limits: &Limits, to: SocketAddr, further: &Further<'_>) -> Reached {
     let start = now();
-    let tcp = connect(dialer, limits, to).await;
+    let deadline = start + limits.connect + limits.tls + limits.http;
     let mut kept = ConnectionParticulars::default();
-    let outcome = match tcp.outcome {
+    let mut tcp = attempts::connect(dialer, limits, Segments::Usual, to).await;
+    let mut outcome = match std::mem::replace(&mut tcp.outcome, Err(Outcome::Silent)) {
         Err(outcome) => outcome,
         Ok(stream) => {
             kept.tcp = since(start);
-            match tls {
-                None => Outcome::TcpOk,
-                Some((name, config)) => {
-                    let begun = now();
-                    let shaken = timeout(limits.tls, TlsConnector::from(config).connect(name, stream)).await;
-                    kept.tls = since(begun);
-                    match shaken {
-                        Ok(Ok(_)) => Outcome::TlsOk,
-                        Ok(Err(error)) => failure(&error),
-                        Err(_) => Outcome::TlsSilent,
-                    }
-                }
-            }
+            let beyond = beyond_tcp(trust, limits, stream, to, further, deadline, &mut kept);
+            tokio::join!(beyond, tcp.settle()).0
         }
     };
+    if let (Outcome::TlsSilent, Further::Tls { name, .. }) = (outcome, further) {
+        // Boxed: rare, and every other probe would carry its size.
+        let second = Box::pin(in_small_segments(dialer, &trust.targets, limits, to, name.clone(), deadline)).await;
+        kept.small_segments = Some(second);
+        if second == Outcome::TlsOk {
+            outcome = Outcome::PmtuBlackhole;
+        }
+    }
+    kept.attempts = tcp.attempts();
+    let count = |attempts: usize| u16::try_from(attempts).unwrap_or(u16::MAX);
     Reached {
         outcome,
-        attempts: tcp.attempts,
-        attempts_connected: tcp.attempts_connected,
+        attempts: count(kept.attempts.len()),
+        attempts_connected: count(kept.attempts.iter().filter(|attempt| attempt.outcome == Outcome::TcpOk).count()),
         kept,
         duration: since(start),
     }
 }
 
-/// How the TCP phase ended.
-pub(super) struct TcpPhase {
-    /// The stream of the first completed attempt.
-    pub(super) outcome: Result<TcpStream, Outcome>,
-    attempts: u16,
-    attempts_connected: u16,
-}
-
-/// The TCP phase: ends with the first completed attempt, when every attempt has failed, or at the limit.
-pub(super) async fn connect(dialer: &Dialer, limits: &Limits, to: SocketAddr) -> TcpPhase {
-    let start = now();
-    let mut starts = VecDeque::new();
-    for at in &limits.attempt_at {
-        if *at < limits.connect {
-            starts.push_back(start + *at);
-        }
-    }
-    let mut open = FuturesUnordered::new();
-    let mut failed: Vec<io::Error> = Vec::new();
-    let mut attempts = 0;
-    let has_family = || dialer.family_available(Family::of(to.ip()));
-    let (outcome, attempts_connected) = loop {
-        let next = starts.front().copied();
-        if next.is_none() && open.is_empty() {
-            break (Err(summary(has_family, to, &failed, 0)), 0);
-        }
-        tokio::select! {
-            biased;
-            Some(ended) = open.next(), if !open.is_empty() => match ended {
-                Ok(stream) => break (Ok(stream), 1),
-                Err(error) => failed.push(error),
-            },
-            () = sleep_until(next.unwrap_or(start)), if next.is_some() => {
-                starts.pop_front();
-                attempts += 1;
-                open.push(dialer.tcp(to));
-            }
-            () = sleep_until(start + limits.connect) => break (Err(summary(has_family, to, &failed, open.len())), 0),
-        }
-    };
-    TcpPhase { outcome, attempts, attempts_connected }
-}
-
-/// One outcome of several failed attempts. Own trouble comes first, because then nothing was
-/// measured; "refused" needs an RST to every attempt; an ICMP answer beats silence.
-fn summary(
-    family_available: impl FnOnce() -> bool,
+async fn beyond_tcp(
+    trust: &Trust,
+    limits: &Limits,
+    stream: TcpStream,
     to: SocketAddr,
-    failed: &[io::Error],
-    unanswered: usize,
+    further: &Further<'_>,
+    deadline: Instant,
+    kept: &mut ConnectionParticulars,
 ) -> Outcome {
-    let troubles: Vec<Trouble> = failed.iter().map(trouble).collect();
-    let any = |wanted: Trouble| troubles.contains(&wanted);
-    // Without a route the kernel may also say that it has no source address, or no such family; with
-    // an "unreachable" route instead of none (a usual IPv6 default) it says what a router would.
-    let local = any(Trouble::Own) || any(Trouble::NetUnreachable) || any(Trouble::HostUnreachable);
-    if local && !family_available() {
-        return Outcome::FamilyUnavailable;
-    }
-    if any(Trouble::Own) {
-        for error in failed {
-            tracing::debug!(%to, %error, "own trouble while connecting");
-        }
-        return Outcome::OwnTrouble;
-    }
-    if any(Trouble::NetUnreachable) {
-        return Outcome::NetUnreachable;
-    }
-    if any(Trouble::HostUnreachable) {
-        return Outcome::HostUnreachable;
-    }
-    let answered = troubles.iter().all(|trouble| matches!(trouble, Trouble::Refused | Trouble::Reset));
-    if unanswered == 0 && answered && !troubles.is_empty() {
-        return Outcome::ConnectionRefused;
-    }
-    Outcome::Silent
+    let (name, http) = match further {
+        Further::Nothing => return Outcome::TcpOk,
+        Further::StaysOpen => return stays_open(&stream, kept.tcp).await,
+        Further::Tls { name, http } => (name, *http),
+    };
+    let config = if http.is_some() { &trust.web } else { &trust.targets };
+    let begun = now();
+    let shaken = shake(config, name.clone(), stream, limits.tls).await;
+    kept.tls = since(begun);
+    let stream = match shaken {
+        Ok(stream) => stream,
+        Err(outcome) => return outcome,
+    };
+    kept.certificate = leaf(&stream);
+    let Some(check) = http else { return Outcome::TlsOk };
+    let begun = now();
+    let mut heard = Heard::default();
+    let host = match to.port() {
+        443 => bracketed(name),
+        port => format!("{}:{port}", bracketed(name)),
+    };
+    let patience = Patience { wait: limits.http, deadline };
+    // Boxed: rare, and every other probe would carry its size.
+    let outcome = Box::pin(http_check::check(stream, &host, check, patience, &mut heard)).await;
+    kept.http = since(begun);
+    (kept.http_status, kept.body_bytes) = (heard.status, heard.body_bytes);
+    outcome
 }
 
-#[cfg(test)]
-mod tests {
-    use nix::errno::Errno;
-    use tokio::io::AsyncWriteExt as _;
+/// The name as a URL has it (RFC 3986, 3.2.2).
+fn bracketed(name: &ServerName<'_>) -> String {
+    let text = name.to_str();
+    if text.contains(':') { format!("[{text}]") } else { text.into_owned() }
+}
 
-    use super::*;
-    use crate::probe::testing::{Authority, limits, refused_port, serve, silent_port};
-
-    async fn tls(to: SocketAddr, name: &str, authority: &Authority) -> Reached {
-        let trust = authority.trust();
-        let name = ServerName::try_from(name.to_owned()).unwrap();
-        dialled(&Dialer::direct(), &limits(), to, Some((name, trust.targets))).await
+/// Whether the connection is reset right after it came about. A close is no reset: many servers hang up
+/// on who says nothing.
+async fn stays_open(stream: &TcpStream, round_trip: Duration) -> Outcome {
+    let mut byte = [0];
+    match timeout(round_trip.clamp(RESET_WAIT.0, RESET_WAIT.1), stream.peek(&mut byte)).await {
+        Ok(Err(error)) if trouble::trouble(&error) == trouble::Trouble::Reset => Outcome::Reset,
+        Ok(Ok(_) | Err(_)) | Err(_) => Outcome::TcpOk,
     }
+}
 
-    #[tokio::test]
-    async fn tcp_only_stops_after_tcp() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let reached = dialled(&Dialer::direct(), &limits(), listener.local_addr().unwrap(), None).await;
-        assert_eq!((reached.outcome, reached.attempts), (Outcome::TcpOk, 1));
-        assert_eq!(reached.attempts_connected, 1);
-        assert_eq!(reached.kept.tls, Duration::ZERO);
+async fn shake(
+    config: &Arc<ClientConfig>,
+    name: ServerName<'static>,
+    stream: TcpStream,
+    limit: Duration,
+) -> Result<TlsStream<TcpStream>, Outcome> {
+    match timeout(limit, TlsConnector::from(Arc::clone(config)).connect(name, stream)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => Err(tls::failure(&error)),
+        Err(_) => Err(Outcome::TlsSilent),
     }
+}
 
-    #[tokio::test(start_paused = true)]
-    async fn refused_means_a_reset_to_every_attempt() {
-        let reached = dialled(&Dialer::direct(), &limits(), refused_port(), None).await;
-        assert_eq!((reached.outcome, reached.attempts), (Outcome::ConnectionRefused, 4));
-        assert_eq!(reached.attempts_connected, 0);
-    }
+/// The peer's own certificate.
+fn leaf(stream: &TlsStream<TcpStream>) -> Option<CertificateHash> {
+    stream.get_ref().1.peer_certificates()?.first().map(tls::certificate_hash)
+}
 
-    #[tokio::test(start_paused = true)]
-    async fn silence_lasts_until_the_limit_of_the_whole_phase() {
-        let (to, _held) = silent_port().await;
-        let reached = dialled(&Dialer::direct(), &limits(), to, None).await;
-        assert_eq!((reached.outcome, reached.attempts), (Outcome::Silent, 4));
-        assert_eq!(reached.duration.as_millis(), limits().connect.as_millis());
-    }
-
-    #[tokio::test]
-    async fn a_verified_certificate_is_the_proof() {
-        let authority = Authority::new();
-        let to = serve(authority.server("example.com")).await;
-        let reached = tls(to, "example.com", &authority).await;
-        assert_eq!(reached.outcome, Outcome::TlsOk);
-        assert!(reached.kept.tls > Duration::ZERO);
-    }
-
-    #[tokio::test]
-    async fn certificates_fail_by_name_authority_and_time() {
-        let authority = Authority::new();
-        let good = serve(authority.server("example.com")).await;
-        assert_eq!(tls(good, "other.example", &authority).await.outcome, Outcome::CertificateName);
-        assert_eq!(tls(good, "example.com", &Authority::new()).await.outcome, Outcome::CertificateAuthority);
-        let expired = serve(authority.expired_server("example.com")).await;
-        assert_eq!(tls(expired, "example.com", &authority).await.outcome, Outcome::CertificateExpired);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_open_port_with_nobody_behind_it_is_tls_silent() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let reached = tls(listener.local_addr().unwrap(), "example.com", &Authority::new()).await;
-        assert_eq!((reached.outcome, reached.attempts_connected), (Outcome::TlsSilent, 1));
-    }
-
-    #[tokio::test]
-    async fn a_close_in_the_handshake_is_a_reset_and_other_words_an_alert() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let to = listener.local_addr().unwrap();
-        tokio::spawn(async move {
-            drop(listener.accept().await.unwrap());
-            let (mut stream, _) = listener.accept().await.unwrap();
-            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
-            // Held open until the test is over: the bytes, not the close, must decide.
-            std::future::pending::<()>().await;
-        });
-        assert_eq!(tls(to, "example.com", &Authority::new()).await.outcome, Outcome::TlsReset);
-        assert_eq!(tls(to, "example.com", &Authority::new()).await.outcome, Outcome::TlsNotSpoken);
-    }
-
-    #[test]
-    fn several_failures_have_one_summary() {
-        let to = "127.0.0.1:443".parse().unwrap();
-        let of = |numbers: &[Errno], unanswered| {
-            let failed: Vec<io::Error> = numbers.iter().copied().map(io::Error::from).collect();
-            summary(|| true, to, &failed, unanswered)
-        };
-        use Errno::{EADDRNOTAVAIL, EAFNOSUPPORT, ECONNREFUSED, EHOSTUNREACH, EMFILE, ENETUNREACH};
-        assert_eq!(of(&[ECONNREFUSED, ECONNREFUSED], 0), Outcome::ConnectionRefused);
-        assert_eq!(of(&[ECONNREFUSED], 1), Outcome::Silent);
-        assert_eq!(of(&[], 4), Outcome::Silent);
-        assert_eq!(of(&[EHOSTUNREACH, ECONNREFUSED], 2), Outcome::HostUnreachable);
-        assert_eq!(of(&[ECONNREFUSED, EMFILE], 0), Outcome::OwnTrouble);
-        assert_eq!(of(&[ENETUNREACH], 0), Outcome::NetUnreachable);
-        for number in [ENETUNREACH, EAFNOSUPPORT, EADDRNOTAVAIL, EHOSTUNREACH] {
-            let without_family = summary(|| false, to, &[number.into()], 0);
-            assert_eq!(without_family, Outcome::FamilyUnavailable, "{number}");
-        }
+/// TCP and TLS once more, in segments that pass where large packets vanish without a word.
+async fn in_small_segments(
+    dialer: &Dialer,
+    config: &Arc<ClientConfig>,
+    limits: &Limits,
+    to: SocketAddr,
+    name: ServerName<'static>,
+    deadline: Instant,
+) -> Outcome {
+    let left = || deadline.saturating_duration_since(now());
+    let limits = Limits { connect: limits.connect.min(left()), ..limits.clone() };
+    let stream = match attempts::connect(dialer, &limits, Segments::Small, to).await.outcome {
+        Ok(stream) => stream,
+        Err(outcome) => return outcome,
+    };
+    match shake(config, name, stream, limits.tls.min(left())).await {
+        Ok(_) => Outcome::TlsOk,
+        Err(outcome) => outcome,
     }
 }

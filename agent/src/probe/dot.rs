@@ -13,11 +13,11 @@ use tokio_rustls::client::TlsStream;
 
 use super::Limits;
 use super::ask::Trace;
-use super::connection::connect;
+use super::connection::attempts::connect;
 use super::message::{Question, Reply};
 use super::plain::framed;
 use crate::clock::{now, since};
-use crate::dial::Dialer;
+use crate::dial::{Dialer, Segments};
 use crate::tls::failure;
 
 /// Asks one question over a cold connection.
@@ -53,7 +53,7 @@ pub async fn secured(
     trace.enter(Stage::Tcp, server.ip());
     let name = ServerName::try_from(server_name.to_owned()).map_err(|_| Outcome::OwnTrouble)?;
     let start = now();
-    let stream = connect(dialer, limits, server).await.outcome?;
+    let stream = connect(dialer, limits, Segments::Usual, server).await.outcome?;
     trace.stages.tcp = since(start);
     trace.enter(Stage::Tls, server.ip());
     let begun = now();

@@ -1,8 +1,9 @@
 //! The measurements, one file a kind. Each returns facts with exactly one outcome, has a deadline
 //! for every stage, and is cancelled by dropping its future.
 //!
-//! [`connection`] tries an address, [`tried`] one for a target; [`control`] the vantage itself. [`resolution`] asks a resolver
-//! a question and [`endpoint`] asks a resolver's endpoint cold and names the stage that failed;
+//! [`connection`] tries an address, [`tried`] one for a target; [`http_check`] asks over HTTP what
+//! such a target is asked. [`control`] tries the vantage itself, with the question of [`captive`].
+//! [`resolution`] asks a resolver a question and [`endpoint`] asks a resolver's endpoint cold and names the stage that failed;
 //! both stand on [`ask`], which speaks [`plain`], [`dot`] or [`doh`]. [`message`] builds and reads
 //! DNS messages, [`live`] finds the live resolver's servers, [`trouble`] names kernel errors.
 //!
@@ -10,11 +11,13 @@
 //! handshakes, retries and idle-closed connections, which are what we came to see.
 
 pub mod ask;
+pub mod captive;
 pub mod connection;
 pub mod control;
 pub mod doh;
 pub mod dot;
 pub mod endpoint;
+pub mod http_check;
 pub mod live;
 pub mod message;
 pub mod plain;

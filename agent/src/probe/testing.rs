@@ -14,6 +14,8 @@ use tokio_rustls::server::TlsStream;
 use super::Limits;
 use crate::tls::Trust;
 
+pub(crate) mod namespace;
+
 pub(crate) fn limits() -> Limits {
     Limits {
         attempt_at: [0, 250, 500, 750].map(Duration::from_millis).to_vec(),
@@ -84,10 +86,32 @@ impl Authority {
         self.server_of(params(name))
     }
 
+    /// A server whose certificate does not fit into two packets.
+    pub(crate) fn wordy_server(&self, name: &str) -> ServerConfig {
+        let names = (0..150).map(|number| format!("alternative-{number}.{name}"));
+        self.server_of(
+            CertificateParams::new(std::iter::once(name.to_owned()).chain(names).collect::<Vec<_>>()).unwrap(),
+        )
+    }
+
     pub(crate) fn expired_server(&self, name: &str) -> ServerConfig {
         let mut params = params(name);
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2021, 1, 1);
+        self.server_of(params)
+    }
+
+    pub(crate) fn future_server(&self, name: &str) -> ServerConfig {
+        let mut params = params(name);
+        params.not_before = date_time_ymd(2120, 1, 1);
+        params.not_after = date_time_ymd(2121, 1, 1);
+        self.server_of(params)
+    }
+
+    /// A server with a certificate that is for clients alone.
+    pub(crate) fn client_only_server(&self, name: &str) -> ServerConfig {
+        let mut params = params(name);
+        params.extended_key_usages.push(rcgen::ExtendedKeyUsagePurpose::ClientAuth);
         self.server_of(params)
     }
 

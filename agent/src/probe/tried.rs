@@ -6,7 +6,7 @@ use parallax_decide::observation::{Connection, Says, Target};
 
 use super::Limits;
 use super::connection::{Attempted, probe};
-use crate::assignment::{Canary, Node};
+use crate::assignment::{Canary, HttpCheck, Node};
 use crate::measured::{Measured, What};
 use crate::policy::Role;
 use crate::site::Site;
@@ -22,6 +22,8 @@ pub struct Tried {
     pub port: u16,
     /// TLS server name; `None`: stop after TCP.
     pub server_name: Option<String>,
+    /// What to ask after TLS.
+    pub http: Option<HttpCheck>,
 }
 
 impl Tried {
@@ -29,7 +31,8 @@ impl Tried {
     #[must_use]
     pub fn canary(canary: &Canary, address: IpAddr) -> Self {
         let server_name = canary.tls.then(|| canary.name.to_string());
-        Self { target: Target::Name(canary.name.clone()), address, port: canary.port, server_name }
+        let http = canary.http.clone();
+        Self { target: Target::Name(canary.name.clone()), address, port: canary.port, server_name, http }
     }
 
     /// A node's own address.
@@ -40,6 +43,7 @@ impl Tried {
             address: node.address,
             port: node.port,
             server_name: node.server_name.clone(),
+            http: node.http.clone(),
         }
     }
 
@@ -49,6 +53,7 @@ impl Tried {
             address: self.address,
             port: self.port,
             server_name: self.server_name.as_deref(),
+            http: self.http.as_ref(),
             role: Role::Target,
         };
         let reached = probe(site, limits, &attempted).await;

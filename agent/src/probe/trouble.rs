@@ -16,10 +16,13 @@ pub enum Trouble {
     Reset,
     /// Nothing came back.
     Silent,
-    /// ICMP: host unreachable, or forbidden on the way.
+    /// ICMP: host unreachable. Over IPv4 also "administratively prohibited": the kernel tells them apart
+    /// over IPv6 alone (icmp(7) and the table `icmp_err_convert` of the kernel).
     HostUnreachable,
     /// ICMP or the routing table: network unreachable.
     NetUnreachable,
+    /// ICMPv6: administratively prohibited.
+    AdminProhibited,
     /// No descriptor, no source port, no memory, a local filter: says nothing about the peer.
     Own,
 }
@@ -32,10 +35,9 @@ pub fn trouble(error: &io::Error) -> Trouble {
         // A peer that resets right after its SYN-ACK leaves a socket that is "not connected".
         Some(Errno::ECONNRESET | Errno::ECONNABORTED | Errno::EPIPE | Errno::ENOTCONN) => return Trouble::Reset,
         Some(Errno::ETIMEDOUT) => return Trouble::Silent,
-        // ICMPv6 "administratively prohibited" arrives as EACCES, "protocol unreachable" as ENOPROTOOPT.
-        Some(Errno::EHOSTUNREACH | Errno::EHOSTDOWN | Errno::EACCES | Errno::ENOPROTOOPT) => {
-            return Trouble::HostUnreachable;
-        }
+        // The last one: ICMP "protocol unreachable".
+        Some(Errno::EHOSTUNREACH | Errno::EHOSTDOWN | Errno::ENOPROTOOPT) => return Trouble::HostUnreachable,
+        Some(Errno::EACCES) => return Trouble::AdminProhibited,
         Some(Errno::ENETUNREACH | Errno::ENONET) => return Trouble::NetUnreachable,
         Some(_) | None => {}
     }
@@ -66,6 +68,7 @@ impl Trouble {
             Self::Silent => silence(stage),
             Self::HostUnreachable => Outcome::HostUnreachable,
             Self::NetUnreachable => Outcome::NetUnreachable,
+            Self::AdminProhibited => Outcome::AdminProhibited,
             Self::Own => Outcome::OwnTrouble,
             Self::Reset => match stage {
                 Stage::Bootstrap | Stage::Tcp => Outcome::Reset,
@@ -102,6 +105,7 @@ mod tests {
             (Errno::ETIMEDOUT, Trouble::Silent),
             (Errno::EHOSTUNREACH, Trouble::HostUnreachable),
             (Errno::ENETUNREACH, Trouble::NetUnreachable),
+            (Errno::EACCES, Trouble::AdminProhibited),
             (Errno::EMFILE, Trouble::Own),
             (Errno::EADDRNOTAVAIL, Trouble::Own),
             (Errno::EPERM, Trouble::Own),
