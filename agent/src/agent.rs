@@ -25,7 +25,7 @@ use crate::recorder::Recorder;
 use crate::rounds::Rounds;
 use crate::schedule::{Kind, Timeline};
 use crate::site::Site;
-use crate::spool::{BootId, Spool};
+use crate::spool::{BootId, Limits, Spool};
 use crate::tasks::{self, Tasks};
 use crate::tls::{Trust, TrustError};
 use crate::uplink::connector::LastGood;
@@ -56,9 +56,8 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         proofs: Proofs::default(),
     };
     let boot = BootId::random()?;
-    let spool = Spool::open(options.state.join("spool"), boot, local.spool_bytes_max).with_context(|| {
-        format!("cannot use the spool in {}; check the folder's owner and free space", options.state.display())
-    })?;
+    let limits = Limits { bytes_max: local.spool_bytes_max, age_max: local.spool_age_max };
+    let spool = Spool::open(options.state.join("spool"), boot, limits, clock::boottime_ms());
     let recorder = Recorder::new(spool);
     let kept = Arc::new(Kept::open(&options.state));
     let pins = match &local.drivers.pin {
@@ -145,9 +144,8 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
             Err(error) => tracing::warn!(%error, "the uplink broke down while stopping"),
         }
     }
-    let synced = recorder.spool().sync().context("the end of the spool may not be on disk");
-    // Why it stopped comes first: its exit code tells the supervisor whether to start it again.
-    outcome.and(synced)
+    recorder.spool().sync();
+    outcome
 }
 
 fn dialer(options: &Run) -> Dialer {
@@ -160,13 +158,24 @@ fn dialer(options: &Run) -> Dialer {
     Dialer::direct()
 }
 
-/// Two agents on one folder would mix their spools.
-fn lock(state: &Path) -> anyhow::Result<File> {
-    std::fs::create_dir_all(state).with_context(|| format!("cannot make the state folder {}", state.display()))?;
+/// Two agents on one folder would mix their spools. A disk that takes no lock ends nothing: `None`.
+fn lock(state: &Path) -> anyhow::Result<Option<File>> {
     let path = state.join("lock");
-    let file = File::create(&path).with_context(|| format!("cannot write in the state folder: {}", path.display()))?;
+    let opened =
+        std::fs::create_dir_all(state).and_then(|()| File::create(&path)).or_else(|error| match is_disks(&error) {
+            // Read only, but perhaps there: a lock needs no writing.
+            true => File::open(&path).map_err(|_| error),
+            false => Err(error),
+        });
+    let file = match opened {
+        Err(error) if is_disks(&error) => {
+            tracing::warn!(file = %path.display(), %error, "the disk takes no lock; take care that no second agent uses the same state folder");
+            return Ok(None);
+        }
+        opened => opened.with_context(|| format!("cannot write in the state folder: {}", path.display()))?,
+    };
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Some(file)),
         Err(std::fs::TryLockError::WouldBlock) => {
             anyhow::bail!("another agent uses the state folder {}; give each its own with --state", state.display())
         }
@@ -174,6 +183,13 @@ fn lock(state: &Path) -> anyhow::Result<File> {
             Err(error).with_context(|| format!("cannot lock {}", path.display()))
         }
     }
+}
+
+/// Whether an error is the disk's trouble, and not a slip in what the owner wrote.
+fn is_disks(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let kinds = [QuotaExceeded, ReadOnlyFilesystem, StorageFull];
+    kinds.contains(&error.kind()) || error.raw_os_error() == Some(nix::libc::EIO)
 }
 
 /// The process's exit code for an error: 2 configuration, 4 identity refused, else 1.

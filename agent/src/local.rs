@@ -7,6 +7,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use parallax_decide::names::DomainName;
 use serde::Deserialize;
@@ -37,8 +38,11 @@ pub struct Local {
     pub drivers: Drivers,
     /// What they may change.
     pub changes: Changes,
-    /// Most bytes of unsent observations kept on disk; the oldest are dropped beyond.
+    /// Most bytes of unsent observations kept on disk; the oldest good ones are dropped first beyond.
     pub spool_bytes_max: u64,
+    /// How long unsent observations are kept, like "24h".
+    #[serde(deserialize_with = "duration")]
+    pub spool_age_max: Duration,
 }
 
 impl Default for Local {
@@ -51,6 +55,7 @@ impl Default for Local {
             drivers: Drivers::default(),
             changes: Changes::default(),
             spool_bytes_max: crate::spool::SPOOL_BYTES_MAX,
+            spool_age_max: crate::spool::SPOOL_AGE_MAX,
         }
     }
 }
@@ -235,6 +240,9 @@ impl Local {
                 crate::spool::SPOOL_BYTES_MIN
             ));
         }
+        if local.spool_age_max < crate::spool::SPOOL_AGE_MIN {
+            return Err(format!("spool_age_max is {} s; it must be at least 1m", local.spool_age_max.as_secs()));
+        }
         Ok(local)
     }
 }
@@ -272,6 +280,25 @@ fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<
     }
 
     deserializer.deserialize_any(OneOrMany)
+}
+
+/// A whole number and its unit: "90s", "30m", "24h", "7d".
+fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let (digits, unit) = text.split_at(text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len());
+    let unit_s = match unit {
+        "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3600),
+        "d" => Some(86_400),
+        _ => None,
+    };
+    let seconds = unit_s.zip(digits.parse::<u64>().ok()).and_then(|(unit, number)| number.checked_mul(unit));
+    // More than a year is a slip, and far beyond what a clock can be asked.
+    let seconds = seconds.filter(|&seconds| seconds <= 366 * 86_400);
+    seconds.map(Duration::from_secs).ok_or_else(|| {
+        serde::de::Error::custom(format!("'{text}' is not a time; write a whole number and s, m, h or d, like \"24h\""))
+    })
 }
 
 fn server(text: &str) -> Result<SocketAddr, String> {
@@ -335,6 +362,12 @@ drivers: { pin: { kind: unbound, control: /run/unbound.ctl } }
             ("drivers: { pin: { kind: unbound } }", "control"),
             ("version: 1\nversion: 1", "version"),
             ("spool_bytes_max: 5", "at least"),
+            ("spool_age_max: 24", "24h"),
+            ("spool_age_max: 1.5h", "24h"),
+            ("spool_age_max: -1h", "24h"),
+            ("spool_age_max: 24 h", "24h"),
+            ("spool_age_max: 99999d", "24h"),
+            ("spool_age_max: 59s", "at least 1m"),
         ] {
             let message = Local::parse(text).unwrap_err();
             assert!(message.contains(part), "{text}: {message}");

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use parallax_decide::observation::{
-    Connection, ControlCheck, EndpointCheck, Loss, Missed, Outcome, Path, Purpose, Resolution, Says,
+    Connection, ControlCheck, EndpointCheck, Missed, Outcome, Path, Purpose, Resolution, Says,
 };
 
 /// A fact with how long it took.
@@ -29,8 +29,6 @@ pub enum What {
     ControlCheck(ControlCheck, ControlParticulars),
     /// Which way packets take.
     Path(Path, PathParticulars),
-    /// Observations that were dropped.
-    Loss(Loss, LossParticulars),
     /// Rounds that did not run, and of what: a grid's name, or a subject's.
     Missed(Missed, String),
 }
@@ -45,7 +43,6 @@ impl What {
             Self::EndpointCheck(fact, _) => fact.outcome,
             Self::ControlCheck(fact, _) => fact.outcome,
             Self::Path(fact, _) => fact.outcome,
-            Self::Loss(..) => Outcome::Lost,
             Self::Missed(..) => Outcome::Missed,
         }
     }
@@ -269,19 +266,6 @@ pub struct Hop {
     pub address: Option<IpAddr>,
     /// When.
     pub rtt: Duration,
-}
-
-/// Which observations were dropped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LossParticulars {
-    /// The boot that numbered them, as 32 hex digits.
-    pub boot: String,
-    /// Whether they were of the urgent lane.
-    pub urgent: bool,
-    /// A range of sequence numbers that holds them all.
-    pub sequences: (u64, u64),
-    /// When the first and the last of them ended, by the boot-time clock in ms.
-    pub ended_ms: (u64, u64),
 }
 
 /// Why something is measured, and for which task.

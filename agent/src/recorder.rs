@@ -1,6 +1,5 @@
-//! Numbers each fact into the spool and wakes the uplink.
+//! Numbers each fact into its lane of the spool and wakes the uplink.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,11 +7,17 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::measured::{Measured, Reason};
-use crate::spool::Spool;
+use crate::spool::{Lane, Spool};
 use crate::uplink::wire;
+use seen::Seen;
 
-/// Facts are made durable together, at most this long after they were measured.
-const SYNC_EVERY: Duration = Duration::from_millis(200);
+mod seen;
+
+/// Facts are made durable together, this long after the first of them: half of what the spool promises.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// What is due by time alone is looked at this often.
+const TICK: Duration = Duration::from_secs(1);
 
 /// The way into the spool.
 #[derive(Debug, Clone)]
@@ -23,43 +28,40 @@ pub struct Recorder {
 #[derive(Debug)]
 struct Shared {
     spool: Mutex<Spool>,
-    appended: Notify,
-    /// Facts the disk did not take since the start.
-    lost: AtomicU64,
+    seen: Mutex<Seen>,
+    urgent: Notify,
+    routine: Notify,
+    unsynced: Notify,
 }
 
 impl Recorder {
     /// Records into this spool.
     #[must_use]
     pub fn new(spool: Spool) -> Self {
-        let shared = Shared { spool: Mutex::new(spool), appended: Notify::new(), lost: AtomicU64::new(0) };
+        let shared = Shared {
+            spool: Mutex::new(spool),
+            seen: Mutex::default(),
+            urgent: Notify::new(),
+            routine: Notify::new(),
+            unsynced: Notify::new(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Records a fact that was measured just now. A disk that does not take it costs the fact, not
-    /// the probing; the hole in the numbers tells the coordinator.
+    /// Records a fact that was measured just now.
     pub fn record(&self, reason: Reason, measured: &Measured) {
         tracing::debug!(what = ?measured.what, duration_us = clock::micros(measured.duration), "measured");
         let observation = wire::observation(reason, measured);
-        let appended = self.spool().append(clock::boottime_ms(), &observation);
-        match appended {
-            Ok(appended) => {
-                if appended.dropped > 0 {
-                    tracing::warn!(
-                        dropped = appended.dropped,
-                        "the spool is full; its oldest observations were dropped"
-                    );
-                }
-                self.shared.appended.notify_one();
-            }
-            Err(error) => {
-                let lost = self.shared.lost.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-                // Every power of two: a full disk must not fill the log as well.
-                if lost.is_power_of_two() {
-                    tracing::warn!(%error, lost, "the disk does not take observations; free space in the state folder");
-                }
-            }
+        let (lane, good) = {
+            let mut seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.lane(reason.purpose, &measured.what)
+        };
+        self.spool().append(lane, clock::boottime_ms(), good, &observation);
+        match lane {
+            Lane::Urgent => self.shared.urgent.notify_one(),
+            Lane::Routine => self.shared.routine.notify_one(),
         }
+        self.shared.unsynced.notify_one();
     }
 
     /// The spool itself.
@@ -67,24 +69,34 @@ impl Recorder {
         self.shared.spool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Resolves when something was recorded since the last time.
-    pub async fn appended(&self) {
-        self.shared.appended.notified().await;
+    /// Resolves when something was recorded in that lane since the last time.
+    pub async fn appended(&self, lane: Lane) {
+        match lane {
+            Lane::Urgent => self.shared.urgent.notified().await,
+            Lane::Routine => self.shared.routine.notified().await,
+        }
     }
 
-    /// Makes what was recorded durable, again and again.
+    /// Makes what was recorded durable, again and again, and lets the spool do what is due by time.
     pub async fn keep_synced(&self) {
         loop {
-            tokio::time::sleep(SYNC_EVERY).await;
-            let work = self.spool().sync_work();
-            let outcome = match work {
-                Ok(None) => continue,
-                // Flash can take long to sync; probes go on meanwhile.
-                Ok(Some(work)) => tokio::task::spawn_blocking(move || work.run()).await.unwrap_or(Ok(())),
-                Err(error) => Err(error),
+            let recorded = tokio::time::timeout(TICK, self.shared.unsynced.notified()).await.is_ok();
+            if recorded {
+                tokio::time::sleep(GATHER).await;
+            }
+            let (work, losses) = {
+                let mut spool = self.spool();
+                let before = spool.next_sequence(Lane::Urgent);
+                spool.tick(clock::boottime_ms());
+                (spool.sync_work(), spool.next_sequence(Lane::Urgent) != before)
             };
-            if let Err(error) = outcome {
-                tracing::warn!(%error, "the spool cannot be made durable; a power cut would lose the newest observations");
+            if losses {
+                self.shared.urgent.notify_one();
+            }
+            let Some(work) = work else { continue };
+            // Flash can take long to sync; probes go on meanwhile.
+            if let Ok(synced) = tokio::task::spawn_blocking(move || work.run()).await {
+                self.spool().synced(synced);
             }
         }
     }

@@ -222,7 +222,6 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
             | What::EndpointCheck(..)
             | What::ControlCheck(..)
             | What::Path(..)
-            | What::Loss(..)
             | What::Missed(..) => Vec::new(),
         };
         let mut connections = FuturesUnordered::new();

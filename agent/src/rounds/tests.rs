@@ -13,7 +13,7 @@ use crate::local::Allow;
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
 use crate::probe::testing::{Authority, answer, refused_port, serve, silent_port};
-use crate::spool::{BootId, SPOOL_BYTES_MAX, Spool};
+use crate::spool::{BootId, Limits as SpoolLimits, Spool};
 use crate::uplink::wire::row;
 
 pub(crate) const GOOD: &str = "104.26.4.10";
@@ -48,7 +48,7 @@ impl World {
             proofs: crate::proofs::Proofs::default(),
         };
         let boot = BootId::random().unwrap();
-        let recorder = Recorder::new(Spool::open(folder.path().join("spool"), boot, SPOOL_BYTES_MAX).unwrap());
+        let recorder = Recorder::new(Spool::open(folder.path().join("spool"), boot, SpoolLimits::default(), 0));
         let rounds = Rounds::new(site, recorder.clone(), Timeline::begin(Duration::ZERO), 64);
         let map = BTreeMap::from([(public(GOOD), web), ("1.1.1.1:53".parse().unwrap(), name_server)]);
         let mut world = Self { rounds, recorder, asked, folder, map };

@@ -1,13 +1,15 @@
 //! One start of the agent: its identity, and what is on disk of it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::disk;
-use super::segment::{self, Row, Segment};
+use super::cursor::{self, Cursor};
+use super::lane::{Lane, Lanes};
+use super::log::Log;
+use super::segment::{self, HEAD_BYTES, Head, Segment};
 
 /// Random identity of one start of the agent. Sequence numbers count within it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,151 +46,136 @@ impl FromStr for BootId {
     }
 }
 
-/// Name of the cursor's file in the folder.
-const CURSOR: &str = "cursor";
-
-/// A cursor on its way to the disk.
-#[derive(Debug)]
-pub(super) struct Cursor {
-    path: PathBuf,
-    acked: u64,
+/// Random identity of the machine's own boot (proc(5), sys/kernel/random/boot_id): the boot-time
+/// clock counts within it. 0 when the kernel does not tell; then no two are taken for the same.
+pub(super) fn machine() -> u128 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).unwrap_or(0)
 }
 
-impl Cursor {
-    /// Writes it. A folder that is gone meanwhile has no need of it any more.
-    pub(super) fn write(&self) -> io::Result<()> {
-        match disk::write_checked(&self.path, &self.acked.to_le_bytes()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            outcome => outcome,
-        }
-    }
-}
-
-/// What is on disk of one start of the agent.
+/// What there is of one start of the agent.
 #[derive(Debug)]
 pub(super) struct Boot {
     pub(super) id: BootId,
     pub(super) folder: PathBuf,
-    pub(super) segments: VecDeque<Segment>,
-    /// Everything up to here is acknowledged.
-    pub(super) acked: u64,
-    /// Everything up to here was handed out for sending.
-    pub(super) sent: u64,
-    /// Refused one by one, beyond `acked`.
-    pub(super) refused: BTreeSet<u64>,
-    /// Where reading goes on: first sequence number of the segment, and offset in it.
-    pub(super) place: Option<(u64, u64)>,
-    /// Whether `acked` rose since it was last handed out for writing.
-    pub(super) cursor_dirty: bool,
+    pub(super) logs: Lanes<Log>,
+    /// End of its newest row, when the machine was started since: its clock is another one then.
+    pub(super) before_machine_ms: Option<u64>,
+    /// What of the cursor is on disk.
+    cursor: Option<Lanes<u64>>,
 }
 
 impl Boot {
     pub(super) fn new(id: BootId, folder: PathBuf) -> Self {
-        let segments = VecDeque::new();
-        Self { id, folder, segments, acked: 0, sent: 0, refused: BTreeSet::new(), place: None, cursor_dirty: false }
+        let logs = Lanes { urgent: Log::new(Lane::Urgent), routine: Log::new(Lane::Routine) };
+        Self { id, folder, logs, before_machine_ms: None, cursor: None }
     }
 
-    /// What an earlier boot left; `None` when nothing of it is left to send.
+    /// What an earlier boot left. Reads the heads of its segments and the last one of each lane;
+    /// damage elsewhere is found when it is read.
     ///
     /// # Errors
-    /// When none of what is left can be read: it may be readable at the next start.
-    pub(super) fn open(folder: &Path, id: BootId) -> io::Result<Option<Self>> {
+    /// When the folder cannot be read: it may be readable at another time.
+    pub(super) fn open(folder: &Path, id: BootId, machine: u128) -> io::Result<Self> {
         let mut boot = Self::new(id, folder.to_owned());
-        boot.acked = boot.read_cursor();
-        boot.sent = boot.acked;
-        let mut paths: Vec<PathBuf> =
-            std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
-        paths.sort_unstable();
-        let mut left_out = None;
-        for path in paths.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "segment")) {
-            match Segment::recover(&path) {
-                Ok(Some(segment)) if segment.last > boot.acked => boot.segments.push_back(segment),
-                Ok(Some(_) | None) => segment::remove_file(&path),
-                Err(error) => {
-                    tracing::warn!(file = %path.display(), %error, "a segment of the spool is left out");
-                    left_out = Some(error);
-                }
+        let cursor = cursor::read(folder);
+        let mut found: Lanes<BTreeMap<u64, PathBuf>> = Lanes::default();
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if let Some((lane, first)) = segment::of_name(&path) {
+                found.of_mut(lane).insert(first, path);
             }
         }
-        match (boot.segments.is_empty(), left_out) {
-            (true, Some(error)) => Err(error),
-            (true, None) => Ok(None),
-            (false, _) => Ok(Some(boot)),
+        let mut newest = None;
+        let mut same_machine = machine != 0;
+        for lane in Lane::ALL {
+            let acked = cursor.map(|cursor| *cursor.of(lane));
+            let recovered = recover(found.of(lane), lane, acked);
+            same_machine &= recovered.machine.is_none_or(|of| of == machine);
+            newest = newest.max(recovered.segments.back().and_then(|segment| segment.newest_ms));
+            let log = boot.logs.of_mut(lane);
+            log.acked = acked.unwrap_or_else(|| recovered.segments.front().map_or(0, |segment| segment.previous));
+            log.sent = log.acked;
+            log.segments = recovered.segments;
+        }
+        boot.cursor = cursor;
+        boot.before_machine_ms = (!same_machine).then_some(newest.unwrap_or(0));
+        Ok(boot)
+    }
+
+    /// A time of this boot's rows on the running boot-time clock; negative when the machine was
+    /// started since. Then it is later than it was: how long the machine was off is not known.
+    pub(super) fn on_our_clock(&self, ended_ms: u64) -> i64 {
+        let ended = i64::try_from(ended_ms).unwrap_or(i64::MAX);
+        match self.before_machine_ms {
+            None => ended,
+            Some(newest) => ended.saturating_sub(i64::try_from(newest).unwrap_or(i64::MAX)).min(0),
         }
     }
 
-    pub(super) fn advance(&mut self, sequence: u64) {
-        let before = self.acked;
-        self.acked = self.acked.max(sequence.min(self.sent));
-        while self.refused.remove(&self.acked.saturating_add(1)) {
-            self.acked = self.acked.saturating_add(1);
+    pub(super) fn is_empty(&self) -> bool {
+        self.logs.each().iter().all(|(_, log)| log.segments.is_empty())
+    }
+
+    /// The cursor, when it is not on disk as it is now.
+    pub(super) fn cursor(&self) -> Option<Cursor> {
+        let now = Lanes { urgent: self.logs.urgent.acked, routine: self.logs.routine.acked };
+        (self.cursor != Some(now)).then(|| Cursor { folder: self.folder.clone(), acked: now })
+    }
+
+    /// Up to where the cursor is on disk.
+    pub(super) fn cursor_written(&mut self, cursor: Option<Lanes<u64>>) {
+        self.cursor = cursor;
+    }
+
+    /// Up to where segments may be deleted: what the cursor on disk says is done with.
+    pub(super) fn deletable(&self, lane: Lane) -> u64 {
+        self.cursor.map_or(0, |cursor| *cursor.of(lane))
+    }
+}
+
+struct Recovered {
+    segments: VecDeque<Segment>,
+    /// Of the heads that could be read; `None`: of none.
+    machine: Option<u128>,
+}
+
+/// The segments of one lane, from their heads; the last one is read whole.
+fn recover(files: &BTreeMap<u64, PathBuf>, lane: Lane, acked: Option<u64>) -> Recovered {
+    let mut segments: VecDeque<Segment> = VecDeque::new();
+    let mut machine = None;
+    for (&first, path) in files {
+        // Cannot be read or is damaged: reading tells how much is lost with it.
+        let head = segment::head(path).ok().flatten().filter(|head| head.first == first && head.lane == lane);
+        machine = head.map(|head: Head| head.machine).or(machine);
+        let previous = head.map_or(first - 1, |head| head.previous.min(first - 1));
+        if let Some(before) = segments.back_mut() {
+            before.last = previous.max(before.first);
         }
-        self.refused = self.refused.split_off(&self.acked.saturating_add(1));
-        self.sent = self.sent.max(self.acked);
-        self.cursor_dirty |= self.acked != before;
+        let bytes = std::fs::metadata(path).map_or(HEAD_BYTES, |data| data.len());
+        segments.push_back(Segment { first, previous, last: first, bytes, newest_ms: None });
     }
-
-    pub(super) fn read(&mut self, rows_max: usize, bytes_max: usize, dropped: &mut u64) -> io::Result<Vec<Row>> {
-        let mut rows: Vec<Row> = Vec::new();
-        let mut bytes = 0;
-        let unsent_from = self.segments.partition_point(|segment| segment.last <= self.sent);
-        for segment in self.segments.iter().skip(unsent_from) {
-            let offset = match self.place {
-                Some((first, offset)) if first == segment.first => offset,
-                Some(_) | None => 0,
-            };
-            let mut reader = match segment.reader(offset) {
-                Ok(reader) => Ok(reader),
-                // Gone or locked away: what lies behind it must not wait for it for ever.
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
-                    Err(Some(error))
-                }
-                Err(error) if rows.is_empty() => return Err(error),
-                // What was taken so far counts as sent, so it must go; the error comes again.
-                Err(_) => return Ok(rows),
-            };
-            loop {
-                if rows.len() >= rows_max || bytes >= bytes_max {
-                    return Ok(rows);
-                }
-                let next = match &mut reader {
-                    Ok(reader) => reader.next_row().map(|row| row.map(|row| (row, reader.offset))),
-                    Err(error) => error.take().map(Err),
-                };
-                match next {
-                    Some(Ok((row, offset))) => {
-                        self.place = Some((segment.first, offset));
-                        if row.sequence > self.sent {
-                            self.sent = row.sequence;
-                            bytes += row.observation.len();
-                            rows.push(row);
-                        }
-                    }
-                    None => break,
-                    Some(Err(error)) => {
-                        let lost = segment.last.saturating_sub(self.sent);
-                        tracing::warn!(file = %segment.path.display(), %error, lost, "observations cannot be read back");
-                        *dropped += lost;
-                        self.sent = segment.last;
-                        // What is appended from now on begins after everything that is there.
-                        self.place = Some((segment.first, segment.bytes));
-                        break;
-                    }
-                }
-            }
+    if let (Some(segment), Some(path)) = (segments.back_mut(), files.values().next_back()) {
+        let read = segment::load(path);
+        let torn = read.as_ref().map_or(true, |contents| contents.torn);
+        let rows = read.map(|contents| contents.rows).unwrap_or_default();
+        let last = rows.iter().map(|row| row.sequence).filter(|&sequence| sequence >= segment.first).max();
+        // Something that is no row at the end was at least one row.
+        let torn_row = u64::from(torn);
+        segment.last = last.unwrap_or(segment.first - 1).saturating_add(torn_row);
+        segment.newest_ms = rows.iter().map(|row| row.ended_ms).max();
+        if torn {
+            tracing::warn!(file = %path.display(), "the end of a segment of the spool is damaged; what is whole is kept");
         }
-        Ok(rows)
     }
-
-    /// The cursor that is to be written, if it changed since the last time.
-    pub(super) fn take_cursor(&mut self) -> Option<Cursor> {
-        let path = self.folder.join(CURSOR);
-        std::mem::take(&mut self.cursor_dirty).then_some(Cursor { path, acked: self.acked })
-    }
-
-    /// A cursor that cannot be read means that some rows are sent again, which changes nothing.
-    pub(super) fn read_cursor(&self) -> u64 {
-        let bytes = disk::read_checked(&self.folder.join(CURSOR)).ok().flatten();
-        bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
-    }
+    // Begun and never written to, or done with: only the file is left to delete.
+    segments.retain(|segment| {
+        let wanted = segment.last >= segment.first && acked.is_none_or(|acked| segment.last > acked);
+        if !wanted && let Some(path) = files.get(&segment.first) {
+            super::disk::remove_file(path);
+        }
+        wanted
+    });
+    Recovered { segments, machine }
 }

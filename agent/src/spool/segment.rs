@@ -1,73 +1,170 @@
-//! One segment file: frames, each with its length and checksum.
+//! One segment file: a head, then rows in frames, numbered without gaps.
+//!
+//! ```text
+//! "PXSPOOL1" 8 | CRC32C of what follows 4 | lane 1 | 0 0 0 | machine's boot 16 | first 8 | previous 8
+//! ```
+//!
+//! `previous` is the last number before this segment that was ever on disk: what lies between it and
+//! `first` never was, and its loss is recorded. So a missing file is told from a known hole.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::disk::sync_folder;
+use super::disk;
+use super::lane::Lane;
+use super::row::{self, Found, Row};
 
-/// Largest payload of a frame, in bytes. An observation has a few hundred; a length above this is
-/// damage, and must not make us reserve memory.
-pub const FRAME_BYTES_MAX: usize = 64 << 10;
+/// A segment is closed at this size. Small, because it is dropped and read whole; large against a
+/// block of flash.
+pub const SEGMENT_BYTES_MAX: u64 = 128 << 10;
 
-/// Length and checksum.
-const HEAD: usize = 8;
+/// Bytes before the first frame.
+pub(super) const HEAD_BYTES: u64 = 48;
 
-/// Sequence number and time before the observation.
-const PREFIX: usize = 16;
+const MAGIC: [u8; 8] = *b"PXSPOOL1";
 
-/// One stored observation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// Its number within its boot.
-    pub sequence: u64,
-    /// When its probe ended, in ms of the boot-time clock.
-    pub ended_ms: u64,
-    /// The encoded observation, without number and age.
-    pub observation: Vec<u8>,
-}
+/// Most bytes of a file that are looked at: a segment never has more.
+const READ_BYTES_MAX: u64 = SEGMENT_BYTES_MAX + (row::FRAME_BYTES_MAX as u64) + HEAD_BYTES;
 
-/// What is known of a segment file.
-#[derive(Debug)]
-pub struct Segment {
-    /// The file.
-    pub path: PathBuf,
-    /// Its first sequence number.
+/// What the head of a segment says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Lane of its rows.
+    pub lane: Lane,
+    /// Random identity of the machine's own boot, whose clock the rows' times are of; 0: unknown.
+    pub machine: u128,
+    /// Number of its first row.
     pub first: u64,
-    /// Its last sequence number; `first - 1` while it is empty.
-    pub last: u64,
-    /// Bytes of whole frames in it.
-    pub bytes: u64,
+    /// Last number before `first` that was written to disk.
+    pub previous: u64,
 }
 
-/// Why a frame was not appended.
-#[derive(Debug)]
-pub struct NotAppended {
-    /// What the disk said.
-    pub error: io::Error,
-    /// Half of the frame stays behind: nothing may be appended to this file any more.
+impl Head {
+    fn to_bytes(self) -> Vec<u8> {
+        let mut covered = vec![
+            match self.lane {
+                Lane::Urgent => 1,
+                Lane::Routine => 2,
+            },
+            0,
+            0,
+            0,
+        ];
+        covered.extend(self.machine.to_le_bytes());
+        covered.extend(self.first.to_le_bytes());
+        covered.extend(self.previous.to_le_bytes());
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(crc32c::crc32c(&covered).to_le_bytes());
+        bytes.extend(covered);
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (magic, rest) = bytes.split_first_chunk::<8>()?;
+        let (sum, rest) = rest.split_first_chunk::<4>()?;
+        let covered = rest.get(..36)?;
+        if *magic != MAGIC || u32::from_le_bytes(*sum) != crc32c::crc32c(covered) {
+            return None;
+        }
+        let (lane, rest) = covered.split_first_chunk::<4>()?;
+        let (machine, rest) = rest.split_first_chunk::<16>()?;
+        let (first, rest) = rest.split_first_chunk::<8>()?;
+        let (previous, _) = rest.split_first_chunk::<8>()?;
+        Some(Self {
+            lane: match lane {
+                [1, ..] => Lane::Urgent,
+                [2, ..] => Lane::Routine,
+                _ => return None,
+            },
+            machine: u128::from_le_bytes(*machine),
+            first: u64::from_le_bytes(*first),
+            previous: u64::from_le_bytes(*previous),
+        })
+    }
+}
+
+/// What can be read of a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// Its head; `None` when it is damaged.
+    pub head: Option<Head>,
+    /// Its rows, in the order of the file.
+    pub rows: Vec<Row>,
+    /// Bytes behind the head that belong to no row.
+    pub damaged_bytes: usize,
+    /// Whether the bytes end with something that is no row: at least one row is lost there.
     pub torn: bool,
 }
 
-/// A row as a frame.
-///
-/// # Errors
-/// When it is larger than [`FRAME_BYTES_MAX`].
-pub fn frame(row: &Row) -> io::Result<Vec<u8>> {
-    let length = PREFIX + row.observation.len();
-    if length > FRAME_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("an observation of {length} bytes")));
+/// Reads a segment from its bytes, whatever they are: behind damage it goes on with the next frame
+/// that is whole.
+#[must_use]
+pub fn read(bytes: &[u8]) -> Contents {
+    let frames = bytes.get(HEAD_BYTES as usize..).unwrap_or_default();
+    let mut contents =
+        Contents { head: Head::from_bytes(bytes), rows: Vec::new(), damaged_bytes: 0, torn: !bytes.is_empty() };
+    let mut whole = 0;
+    let mut end = 0;
+    for (row, at) in Frames::new(frames) {
+        whole += row::HEAD + row::PREFIX + row.bytes();
+        end = at;
+        contents.rows.push(row);
     }
-    let mut payload = Vec::with_capacity(length);
-    payload.extend(row.sequence.to_le_bytes());
-    payload.extend(row.ended_ms.to_le_bytes());
-    payload.extend(&row.observation);
-    let mut frame = Vec::with_capacity(HEAD + length);
-    // Fits: checked against FRAME_BYTES_MAX above.
-    frame.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
-    frame.extend(crc32c::crc32c(&payload).to_le_bytes());
-    frame.extend(payload);
-    Ok(frame)
+    contents.damaged_bytes = frames.len() - whole.min(frames.len());
+    contents.torn = end < frames.len() || (bytes.len() as u64) < HEAD_BYTES;
+    contents
+}
+
+/// The rows in the bytes behind a segment's head, each with the offset where its frame ends.
+#[derive(Debug)]
+pub(super) struct Frames<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    /// Bytes that may still be summed in vain: rubbish full of marks must not cost the square of its length.
+    budget: usize,
+}
+
+impl<'a> Frames<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, offset: 0, budget: bytes.len().saturating_mul(8) }
+    }
+}
+
+impl Iterator for Frames<'_> {
+    type Item = (Row, usize);
+
+    fn next(&mut self) -> Option<(Row, usize)> {
+        loop {
+            let rest = self.bytes.get(self.offset..).filter(|rest| !rest.is_empty())?;
+            match row::first(rest) {
+                Found::Row(row, length) => {
+                    self.offset += length;
+                    return Some((row, self.offset));
+                }
+                Found::Cut => {}
+                Found::Damage { tried } => self.budget = self.budget.checked_sub(tried)?,
+            }
+            // A frame that is cut off may be rubbish as well: what is behind it may be whole.
+            let after = rest.get(1..).unwrap_or_default();
+            let begin = after.windows(row::MARK.len()).position(|bytes| bytes == row::MARK)?;
+            self.offset += 1 + begin;
+        }
+    }
+}
+
+/// What is known of a segment file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) first: u64,
+    /// See [`Head::previous`].
+    pub(super) previous: u64,
+    /// Its last number; `first - 1` while it is empty.
+    pub(super) last: u64,
+    /// Bytes of head and whole frames.
+    pub(super) bytes: u64,
+    /// When the newest row in it ended; `None`: not known yet.
+    pub(super) newest_ms: Option<u64>,
 }
 
 impl Segment {
@@ -75,136 +172,75 @@ impl Segment {
     ///
     /// # Errors
     /// What the disk said; no file is left behind then.
-    pub fn create(folder: &Path, first: u64) -> io::Result<(Self, File)> {
-        let path = folder.join(format!("{first:020}.segment"));
-        let file = File::options().append(true).create_new(true).open(&path)?;
-        sync_folder(folder).inspect_err(|_| remove_file(&path))?;
-        Ok((Self { path, first, last: first.saturating_sub(1), bytes: 0 }, file))
-    }
-
-    /// Reads a segment of an earlier boot and cuts off a torn tail; `None` when nothing is left.
-    ///
-    /// # Errors
-    /// What the disk said. Nothing is cut off then: what cannot be read now may be whole.
-    pub fn recover(path: &Path) -> io::Result<Option<Self>> {
-        let size = std::fs::metadata(path)?.len();
-        let mut reader = Reader { file: BufReader::new(File::open(path)?), offset: 0, end: size };
-        let (mut first, mut last) = (None, 0);
-        let damage = loop {
-            match reader.next_row() {
-                Some(Ok(row)) if row.sequence > last => {
-                    first.get_or_insert(row.sequence);
-                    last = row.sequence;
-                }
-                Some(Ok(_)) => break Some("its numbers do not rise".to_owned()),
-                Some(Err(error)) if is_damage(&error) => break Some(error.to_string()),
-                Some(Err(error)) => return Err(error),
-                None => break None,
-            }
-        };
-        let bytes = reader.offset;
-        if let Some(damage) = damage {
-            tracing::warn!(file = %path.display(), %damage, kept = bytes, cut = size - bytes.min(size), "the end of a segment is cut off");
-            File::options().write(true).open(path)?.set_len(bytes)?;
-        }
-        Ok(first.map(|first| Self { path: path.to_owned(), first, last, bytes }))
+    pub(super) fn create(folder: &Path, head: Head) -> io::Result<(Self, File)> {
+        let path = path(folder, head.lane, head.first);
+        disk::fault(disk::Step::Create)?;
+        let mut file = File::options().append(true).create_new(true).open(&path)?;
+        disk::append(&mut file, &head.to_bytes()).inspect_err(|_| {
+            // Empty, so nothing is lost with it; a full disk must not be filled with these.
+            let _ = std::fs::remove_file(&path);
+        })?;
+        let last = head.first.saturating_sub(1);
+        Ok((Self { first: head.first, previous: head.previous, last, bytes: HEAD_BYTES, newest_ms: None }, file))
     }
 
     /// Appends a frame whole, or not at all.
     ///
     /// # Errors
-    /// What the disk said; what was written of the frame is taken back if the disk lets us.
-    pub fn append(&mut self, file: &mut File, frame: &[u8], sequence: u64) -> Result<(), NotAppended> {
-        if let Err(error) = file.write_all(frame) {
-            let taken_back = file.set_len(self.bytes);
-            if let Err(also) = &taken_back {
-                tracing::warn!(file = %self.path.display(), error = %also, "half a frame stays in the spool; reading stops there");
-            }
-            return Err(NotAppended { error, torn: taken_back.is_err() });
+    /// What the disk said, and whether half of the frame stays behind: then nothing may be appended
+    /// to this file any more.
+    pub(super) fn append(&mut self, file: &mut File, frame: &[u8], row: &Row) -> Result<(), (io::Error, bool)> {
+        if let Err(error) = disk::append(file, frame) {
+            return Err((error, file.set_len(self.bytes).is_err()));
         }
         self.bytes += frame.len() as u64;
-        self.last = sequence;
+        self.last = row.sequence;
+        self.newest_ms = Some(self.newest_ms.unwrap_or(0).max(row.ended_ms));
         Ok(())
     }
-
-    /// Reads from an offset where a frame begins.
-    ///
-    /// # Errors
-    /// What the disk said.
-    pub fn reader(&self, offset: u64) -> io::Result<Reader> {
-        let mut file = File::open(&self.path)?;
-        file.seek(SeekFrom::Start(offset))?;
-        Ok(Reader { file: BufReader::new(file), offset, end: self.bytes })
-    }
-
-    /// Deletes the file.
-    pub fn remove(self) {
-        remove_file(&self.path);
-    }
 }
 
-/// Whether a frame itself is wrong, or cut short; anything else is the disk's trouble.
-fn is_damage(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+/// Reads the head of a segment file.
+///
+/// # Errors
+/// What the disk said.
+pub(super) fn head(path: &Path) -> io::Result<Option<Head>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(HEAD_BYTES).read_to_end(&mut bytes)?;
+    Ok(Head::from_bytes(&bytes))
 }
 
-/// Deletes a file; one that cannot be deleted is named, and found again at the next start.
-pub fn remove_file(path: &Path) {
-    if let Err(error) = std::fs::remove_file(path) {
-        tracing::warn!(file = %path.display(), %error, "cannot delete a segment of the spool that is done with");
-    }
+/// Reads the bytes of a segment file from an offset on.
+///
+/// # Errors
+/// What the disk said.
+pub(super) fn bytes_from(path: &Path, offset: u64, end: u64) -> io::Result<Vec<u8>> {
+    disk::fault(disk::Step::Read)?;
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.take(end.saturating_sub(offset).min(READ_BYTES_MAX)).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
-/// Reads frames one after another.
-#[derive(Debug)]
-pub struct Reader {
-    file: BufReader<File>,
-    /// Where the next frame begins.
-    pub offset: u64,
-    end: u64,
+/// Reads a segment file whole.
+///
+/// # Errors
+/// What the disk said.
+pub(super) fn load(path: &Path) -> io::Result<Contents> {
+    bytes_from(path, 0, READ_BYTES_MAX).map(|bytes| read(&bytes))
 }
 
-impl Reader {
-    /// The next row; `None` at the end. After an error nothing more can be read.
-    pub fn next_row(&mut self) -> Option<io::Result<Row>> {
-        if self.offset >= self.end {
-            return None;
-        }
-        let row = self.read_row();
-        if let Ok(row) = &row {
-            self.offset += (HEAD + PREFIX + row.observation.len()) as u64;
-        }
-        Some(row)
-    }
+/// The file of a segment.
+pub(super) fn path(folder: &Path, lane: Lane, first: u64) -> PathBuf {
+    folder.join(format!("{lane}-{first:020}.segment"))
+}
 
-    fn read_row(&mut self) -> io::Result<Row> {
-        let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
-        let length = self.read_number()? as usize;
-        let sum = self.read_number()?;
-        if !(PREFIX..=FRAME_BYTES_MAX).contains(&length) {
-            return Err(damaged("a frame has an impossible length"));
-        }
-        let mut payload = vec![0; length];
-        self.file.read_exact(&mut payload)?;
-        if crc32c::crc32c(&payload) != sum {
-            return Err(damaged("a frame's checksum does not fit"));
-        }
-        let (Some((sequence, rest)), true) = (payload.split_first_chunk::<8>(), length >= PREFIX) else {
-            return Err(damaged("a frame is too short"));
-        };
-        let Some((ended_ms, observation)) = rest.split_first_chunk::<8>() else {
-            return Err(damaged("a frame is too short"));
-        };
-        Ok(Row {
-            sequence: u64::from_le_bytes(*sequence),
-            ended_ms: u64::from_le_bytes(*ended_ms),
-            observation: observation.to_vec(),
-        })
-    }
-
-    fn read_number(&mut self) -> io::Result<u32> {
-        let mut bytes = [0; 4];
-        self.file.read_exact(&mut bytes)?;
-        Ok(u32::from_le_bytes(bytes))
-    }
+/// Lane and first number, from a file's name.
+pub(super) fn of_name(path: &Path) -> Option<(Lane, u64)> {
+    let (lane, rest) = path.file_name()?.to_str()?.split_once('-')?;
+    let lane = Lane::ALL.into_iter().find(|one| one.word() == lane)?;
+    let first = rest.strip_suffix(".segment").filter(|digits| digits.len() == 20)?.parse().ok()?;
+    // Numbers begin at 1, and no agent lives to see this many.
+    (first > 0 && first < 1 << 48).then_some((lane, first))
 }

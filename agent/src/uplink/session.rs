@@ -18,7 +18,7 @@ use super::{Uplink, chain, orders, told_to_stop, wire};
 use crate::assignment::kept::Taken;
 use crate::clock::{self, Instant, now};
 use crate::pins::Report;
-use crate::spool::{Batch, BootId};
+use crate::spool::{Batch, BootId, Lane};
 
 /// Protocol version we speak.
 const PROTOCOL: u32 = 1;
@@ -66,6 +66,7 @@ pub enum Ended {
 #[derive(Debug)]
 struct InFlight {
     boot: BootId,
+    lane: Lane,
     last: u64,
     sent_at: Instant,
 }
@@ -165,7 +166,9 @@ impl Stream<'_> {
                 Some((place, report)) = report_with_place(&send, &mut self.uplink.reports) => {
                     place.send(message(agent_message::Message::ChangeReport(orders::report(&report))));
                 }
-                () = recorder.appended(), if self.pump_at.is_none() => self.pump_at = Some(now() + LINGER),
+                // Evidence does not linger.
+                () = recorder.appended(Lane::Urgent) => self.pump_at = Some(now()),
+                () = recorder.appended(Lane::Routine), if self.pump_at.is_none() => self.pump_at = Some(now() + LINGER),
                 () = sleep_until(self.pump_at.unwrap_or_else(now)), if self.pump_at.is_some() => {
                     self.pump_at = None;
                     self.pump();
@@ -200,17 +203,17 @@ impl Stream<'_> {
                     return;
                 }
             };
-            let boot = batch.boot;
+            let (boot, lane) = (batch.boot, batch.lane);
             let (sent, unreadable) = encoded(&batch);
             for sequence in unreadable {
                 // Nobody will acknowledge it, so it is done with, once those before it are.
                 tracing::warn!(%boot, sequence, "a spooled row that is no observation; left out");
-                spool.refused(boot, sequence);
+                spool.refused(boot, lane, sequence);
             }
             drop(spool);
             let Some(last) = sent.observations.last().map(|observation| observation.sequence) else { continue };
             place.send(message(agent_message::Message::Batch(sent)));
-            self.in_flight.push_back(InFlight { boot, last, sent_at: now() });
+            self.in_flight.push_back(InFlight { boot, lane, last, sent_at: now() });
         }
     }
 
@@ -238,29 +241,33 @@ impl Stream<'_> {
             tracing::warn!("an acknowledgement without a boot id; left out");
             return;
         };
-        let done = self.uplink.recorder.spool().acked(boot, ack.sequence);
-        self.done(boot, done);
+        let Some(lane) = lane(ack.lane()) else {
+            tracing::warn!("an acknowledgement without a lane; left out");
+            return;
+        };
+        let done = self.uplink.recorder.spool().acked(boot, lane, ack.sequence);
+        self.done(boot, lane, done);
     }
 
     fn refused(&mut self, refusal: &v1::Refusal) {
         tracing::warn!(boot = %refusal.boot_id, sequence = refusal.sequence, reason = %refusal.reason, "the coordinator refused what was sent");
-        let Ok(boot) = refusal.boot_id.parse::<BootId>() else { return };
+        let (Ok(boot), Some(lane)) = (refusal.boot_id.parse::<BootId>(), lane(refusal.lane())) else { return };
         let mut spool = self.uplink.recorder.spool();
         let done = if refusal.sequence != 0 {
-            spool.refused(boot, refusal.sequence)
-        } else if let Some(batch) = self.in_flight.iter().find(|batch| batch.boot == boot) {
-            // The whole message: the oldest of that boot on its way, since answers come in order.
-            spool.acked(boot, batch.last)
+            spool.refused(boot, lane, refusal.sequence)
+        } else if let Some(batch) = self.in_flight.iter().find(|batch| batch.boot == boot && batch.lane == lane) {
+            // The whole message: the oldest of that lane on its way, since answers come in order.
+            spool.acked(boot, lane, batch.last)
         } else {
             return;
         };
         drop(spool);
-        self.done(boot, done);
+        self.done(boot, lane, done);
     }
 
-    /// Everything up to `sequence` of that boot is done with: there is room in flight again.
-    fn done(&mut self, boot: BootId, sequence: u64) {
-        self.in_flight.retain(|batch| batch.boot != boot || batch.last > sequence);
+    /// Everything up to `sequence` of that lane is done with: there is room in flight again.
+    fn done(&mut self, boot: BootId, lane: Lane, sequence: u64) {
+        self.in_flight.retain(|batch| batch.boot != boot || batch.lane != lane || batch.last > sequence);
         self.pump_at.get_or_insert_with(now);
     }
 
@@ -295,7 +302,15 @@ fn encoded(batch: &Batch) -> (v1::Batch, Vec<u64>) {
             None => unreadable.push(row.sequence),
         }
     }
-    (v1::Batch { boot_id: batch.boot.to_string(), observations, lane: v1::Lane::Urgent.into() }, unreadable)
+    (v1::Batch { boot_id: batch.boot.to_string(), observations, lane: wire::lane(batch.lane).into() }, unreadable)
+}
+
+fn lane(lane: v1::Lane) -> Option<Lane> {
+    match lane {
+        v1::Lane::Unspecified => None,
+        v1::Lane::Urgent => Some(Lane::Urgent),
+        v1::Lane::Routine => Some(Lane::Routine),
+    }
 }
 
 /// The next report, taken only when there is a place to send it: waiting for one must not stop the

@@ -23,7 +23,7 @@ use super::*;
 use crate::assignment::wire::tests::wire as assignment;
 use crate::measured::{ControlParticulars, Measured, Reason, What};
 use crate::probe::testing::Authority;
-use crate::spool::{SPOOL_BYTES_MAX, Spool};
+use crate::spool::{Lane, Limits, Spool};
 
 /// One session as the coordinator sees it.
 struct Session {
@@ -176,7 +176,7 @@ impl Agent {
             std::fs::write(folder.join(file), text).unwrap();
         }
         let boot = BootId::random().unwrap();
-        let recorder = Recorder::new(Spool::open(state.join("spool"), boot, SPOOL_BYTES_MAX).unwrap());
+        let recorder = Recorder::new(Spool::open(state.join("spool"), boot, Limits::default(), 0));
         let kept = Arc::new(Kept::open(state));
         let (send_tasks, tasks) = mpsc::channel(4);
         let (reports, take_reports) = mpsc::channel(4);
@@ -318,7 +318,7 @@ async fn a_row_that_is_no_observation_is_left_out_and_holds_up_nothing() {
     let (address, mut sessions) = coordinator(&authority, &authority, None).await;
     let agent = Agent::start(state.path(), &authority, &authority, address);
     agent.record(1);
-    agent.recorder.spool().append(0, &[0xff; 9]).unwrap();
+    agent.recorder.spool().append(Lane::Urgent, 0, false, &[0xff; 9]);
     let mut session = sessions.recv().await.unwrap();
     session.say(greeting()).await;
     let batch = session.batch().await;
@@ -329,7 +329,7 @@ async fn a_row_that_is_no_observation_is_left_out_and_holds_up_nothing() {
     assert_eq!(numbers(&again), [1, 3], "what is before the bad row waits for its acknowledgement");
     session.ack(&again).await;
     agent.stop().await;
-    let spool = Spool::open(state.path().join("spool"), BootId::random().unwrap(), SPOOL_BYTES_MAX).unwrap();
+    let spool = Spool::open(state.path().join("spool"), BootId::random().unwrap(), Limits::default(), 0);
     assert!(!spool.has_unsent(), "acknowledged past the bad row");
 }
 

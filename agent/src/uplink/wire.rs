@@ -16,7 +16,7 @@ use crate::measured::{
     Attempt, Carrier, ConnectionParticulars, EndpointParticulars, Hop, Measured, OddKind, OddReply, Reason,
     ReplyParticulars, ResolutionParticulars, Validation, What,
 };
-use crate::spool::segment::Row;
+use crate::spool::{Content, Lane, Loss, Row};
 
 /// A fact encoded for the spool, without number and age.
 #[must_use]
@@ -35,10 +35,48 @@ pub fn observation(reason: Reason, measured: &Measured) -> Vec<u8> {
 /// A spooled row as it is sent now; `None` when its bytes are no observation.
 #[must_use]
 pub fn row(row: &Row, now_ms: u64) -> Option<v1::Observation> {
-    let mut observation = v1::Observation::decode(row.observation.as_slice()).ok()?;
+    let mut observation = match &row.content {
+        Content::Observation(bytes) => v1::Observation::decode(bytes.as_slice()).ok()?,
+        Content::Loss(lost) => v1::Observation {
+            purpose: v1::Purpose::Scheduled.into(),
+            fact: Some(v1::observation::Fact::Loss(loss(lost, now_ms))),
+            ..v1::Observation::default()
+        },
+    };
     observation.sequence = row.sequence;
     observation.age_ms = now_ms.saturating_sub(row.ended_ms);
     Some(observation)
+}
+
+/// What was lost, with ages as of now.
+fn loss(loss: &Loss, now_ms: u64) -> v1::Loss {
+    let now = i64::try_from(now_ms).unwrap_or(i64::MAX);
+    let age_ms = |ended: i64| u64::try_from(now.saturating_sub(ended)).unwrap_or(0);
+    v1::Loss {
+        reason: match loss.reason {
+            LossReason::Full => v1::LossReason::Full,
+            LossReason::Old => v1::LossReason::Old,
+            LossReason::Disk => v1::LossReason::Disk,
+            LossReason::Damaged => v1::LossReason::Damaged,
+        }
+        .into(),
+        count: loss.count,
+        first_age_ms: age_ms(loss.ended_ms.0),
+        last_age_ms: age_ms(loss.ended_ms.1),
+        lane: lane(loss.lane).into(),
+        first_sequence: loss.sequences.0,
+        last_sequence: loss.sequences.1,
+        boot_id: loss.boot.to_string(),
+    }
+}
+
+/// A lane as the wire has it.
+#[must_use]
+pub fn lane(lane: Lane) -> v1::Lane {
+    match lane {
+        Lane::Urgent => v1::Lane::Urgent,
+        Lane::Routine => v1::Lane::Routine,
+    }
 }
 
 /// An address as bytes.
@@ -74,23 +112,6 @@ fn fact(what: &What) -> v1::observation::Fact {
             outcome: outcome(fact.outcome).into(),
             hops: kept.hops.iter().take(HOPS_MAX).map(hop).collect(),
             path_mtu: kept.mtu,
-        }),
-        What::Loss(fact, kept) => Wire::Loss(v1::Loss {
-            reason: match fact.reason {
-                LossReason::Full => v1::LossReason::Full,
-                LossReason::Old => v1::LossReason::Old,
-                LossReason::Disk => v1::LossReason::Disk,
-                LossReason::Damaged => v1::LossReason::Damaged,
-            }
-            .into(),
-            count: fact.count,
-            // By the boot-time clock until the row is sent: then they become ages.
-            first_age_ms: kept.ended_ms.0,
-            last_age_ms: kept.ended_ms.1,
-            lane: if kept.urgent { v1::Lane::Urgent } else { v1::Lane::Routine }.into(),
-            first_sequence: kept.sequences.0,
-            last_sequence: kept.sequences.1,
-            boot_id: kept.boot.clone(),
         }),
         What::Missed(fact, what) => Wire::Missed(v1::Missed {
             reason: match fact.reason {
@@ -342,6 +363,30 @@ mod tests {
     use super::*;
     use crate::measured::ControlParticulars;
 
+    fn stored(sequence: u64, ended_ms: u64, bytes: Vec<u8>) -> Row {
+        Row { sequence, ended_ms, good: true, content: Content::Observation(bytes) }
+    }
+
+    #[test]
+    fn a_loss_is_sent_with_ages_as_of_now() {
+        let lost = Loss {
+            reason: LossReason::Old,
+            boot: "000000000000000000000000000000ab".parse().unwrap(),
+            lane: Lane::Routine,
+            count: 7,
+            good: 6,
+            sequences: (3, 9),
+            ended_ms: (-500, 1000),
+        };
+        let sent = row(&Row { sequence: 4, ended_ms: 2000, good: false, content: Content::Loss(lost) }, 2500).unwrap();
+        assert_eq!((sent.sequence, sent.age_ms, sent.purpose()), (4, 500, v1::Purpose::Scheduled));
+        let Some(v1::observation::Fact::Loss(loss)) = sent.fact else { panic!("{sent:?}") };
+        assert_eq!((loss.reason(), loss.lane(), loss.count), (v1::LossReason::Old, v1::Lane::Routine, 7));
+        assert_eq!((loss.first_age_ms, loss.last_age_ms), (3000, 1500));
+        assert_eq!((loss.first_sequence, loss.last_sequence), (3, 9));
+        assert_eq!(loss.boot_id, "000000000000000000000000000000ab");
+    }
+
     #[test]
     fn number_and_age_are_added_when_a_row_is_sent() {
         let fact = Resolution {
@@ -355,7 +400,7 @@ mod tests {
         let kept = ResolutionParticulars { extended_error: Some(0), authentic_data: true, ..Default::default() };
         let measured = Measured { what: What::Resolution(fact, kept), duration: Duration::from_millis(3) };
         let encoded = observation(Reason::CONFIRM, &measured);
-        let sent = row(&Row { sequence: 9, ended_ms: 1000, observation: encoded }, 1500).unwrap();
+        let sent = row(&stored(9, 1000, encoded), 1500).unwrap();
         assert_eq!((sent.sequence, sent.age_ms, sent.duration_us), (9, 500, 3000));
         assert_eq!(sent.purpose(), v1::Purpose::Confirm);
         let Some(v1::observation::Fact::Resolution(resolution)) = sent.fact else { panic!("{sent:?}") };
@@ -369,8 +414,8 @@ mod tests {
         let what = What::ControlCheck(fact, ControlParticulars::default());
         let measured = Measured { what, duration: Duration::ZERO };
         let observation = observation(Reason::SCHEDULED, &measured);
-        assert_eq!(row(&Row { sequence: 1, ended_ms: 5000, observation }, 10).unwrap().age_ms, 0);
-        assert!(row(&Row { sequence: 1, ended_ms: 0, observation: vec![0xff; 9] }, 10).is_none());
+        assert_eq!(row(&stored(1, 5000, observation), 10).unwrap().age_ms, 0);
+        assert!(row(&stored(1, 0, vec![0xff; 9]), 10).is_none());
     }
 
     #[test]
