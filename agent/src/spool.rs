@@ -439,8 +439,8 @@ impl Spool {
         }
         if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
             let exchanged = match self.room_in_vain {
-                false => self.lose_oldest(LossReason::Full),
-                true => self.memory.is_all_urgent() && self.lose_oldest_of(Lane::Routine, LossReason::Full),
+                false => Lane::ALL.into_iter().rev().any(|lane| self.lose_closed(lane)),
+                true => self.memory.is_all_urgent() && self.lose_closed(Lane::Routine),
             };
             if exchanged {
                 outcome = self.try_write(lane, row);
@@ -593,6 +593,14 @@ impl Spool {
         self.lose_front(index, lane, reason);
         self.forget_empty();
         true
+    }
+
+    /// Drops the oldest segment of a lane that is not being written; little comes free with that one.
+    fn lose_closed(&mut self, lane: Lane) -> bool {
+        let open = usize::from(self.writers.of(lane).is_some());
+        let closed = self.earlier.iter().any(|boot| !boot.logs.of(lane).segments.is_empty())
+            || self.running.logs.of(lane).segments.len() > open;
+        closed && self.lose_oldest_of(lane, LossReason::Full)
     }
 
     fn lose_oldest_boot(&mut self) {

@@ -61,10 +61,15 @@ impl Health {
 
 /// What the owner can do about an error of the disk.
 pub(super) fn remedy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space there, or lower spool_bytes_max",
-        io::ErrorKind::ReadOnlyFilesystem => "mount it writable, and look into the kernel's log why it is not",
-        io::ErrorKind::PermissionDenied => "give the folder to the user the agent runs as",
-        _ => "look into the kernel's log and at the disk's health",
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let kind = error.kind();
+    if kind == StorageFull || kind == QuotaExceeded {
+        "free space there, or lower spool_bytes_max"
+    } else if kind == ReadOnlyFilesystem {
+        "mount it writable, and look into the kernel's log why it is not"
+    } else if kind == PermissionDenied {
+        "give the folder to the user the agent runs as"
+    } else {
+        "look into the kernel's log and at the disk's health"
     }
 }

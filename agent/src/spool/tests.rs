@@ -1,6 +1,8 @@
+use super::disk::{Step, faults};
 use super::*;
 
 mod basics;
+mod disk;
 
 const BYTES: usize = 1 << 20;
 
