@@ -164,7 +164,7 @@ async fn ask(site: &Site, limits: &Limits, name: &DomainName, resolver: &Resolve
         match what {
             What::Resolution(fact, kept) => asked.answers.push((fact, kept, duration)),
             What::EndpointCheck(fact, kept) => asked.endpoint = Some((fact, kept, duration)),
-            What::Connection(..) | What::ControlCheck(..) | What::Path(..) | What::Loss(..) | What::Missed(..) => {}
+            What::Connection(..) | What::ControlCheck(..) | What::Path(..) | What::Missed(..) => {}
         }
     }
     asked
