@@ -20,6 +20,8 @@ use crate::local::{Local, LocalError, PinDriver};
 use crate::pins::{self, Pins};
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
+use crate::probe::throttle::Throttle;
+use crate::probe::worked::Worked;
 use crate::proofs::Proofs;
 use crate::recorder::Recorder;
 use crate::rounds::Rounds;
@@ -54,6 +56,8 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         trust: Trust::load(local.tls_roots.as_deref())?,
         live: LiveServers::new(local.live_resolver.clone()),
         proofs: Proofs::default(),
+        throttle: Throttle::default(),
+        worked: Worked::open(&options.state),
     };
     let boot = BootId::random()?;
     let limits = Limits { bytes_max: local.spool_bytes_max, age_max: local.spool_age_max };

@@ -3,6 +3,8 @@
 use crate::dial::Dialer;
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
+use crate::probe::throttle::Throttle;
+use crate::probe::worked::Worked;
 use crate::proofs::Proofs;
 use crate::tls::Trust;
 
@@ -19,4 +21,8 @@ pub struct Site {
     pub live: LiveServers,
     /// What was shown usable here.
     pub proofs: Proofs,
+    /// Which resolvers want to be left alone for a while.
+    pub throttle: Throttle,
+    /// Which resolvers' endpoints have ever worked from here.
+    pub worked: Worked,
 }

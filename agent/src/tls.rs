@@ -1,30 +1,57 @@
-//! Trust, and the names of its failures.
+//! Trust, handshakes that tell what they saw, and the names of their failures.
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parallax_decide::observation::Outcome;
-use rustls::client::Resumption;
-use rustls::{CertificateError, ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::clock::CertificateTime;
 use crate::measured::CertificateHash;
+use crate::probe::remark::{date, harmless};
 use crate::probe::trouble::{Trouble, trouble};
+
+/// Most names of a foreign certificate that are told, and the longest of each in characters.
+const NAMES_TOLD_MAX: usize = 3;
+const NAME_TOLD_MAX: usize = 64;
 
 /// One TLS configuration for each protocol that is offered inside it.
 #[derive(Debug, Clone)]
 pub struct Trust {
     /// For targets and controls: no ALPN, so that a peer of any protocol can finish.
     pub targets: Arc<ClientConfig>,
-    /// For targets that are asked over HTTP/1.1 afterwards.
+    /// For targets that are asked over HTTP/1.1 afterwards, and DoH over HTTP/1.1 alone.
     pub web: Arc<ClientConfig>,
     /// For DoT (RFC 7858).
     pub dot: Arc<ClientConfig>,
     /// For DoH: HTTP/2, else HTTP/1.1.
     pub doh: Arc<ClientConfig>,
+    /// For DoH over HTTP/2 alone.
+    pub doh_http2: Arc<ClientConfig>,
+    /// Judges certificates in all of them.
+    judge: Arc<Judge>,
+}
+
+/// How a handshake ended, and what was seen of the peer.
+#[derive(Debug)]
+pub struct Shaken<S> {
+    /// The stream, or why there is none. In a box, because it is large and passed on.
+    pub stream: Result<Box<TlsStream<S>>, Outcome>,
+    /// The peer's own certificate, also one that was not accepted.
+    pub certificate: Option<CertificateHash>,
+    /// What is wrong with the certificate, for people; empty when nothing is.
+    pub remark: String,
 }
 
 /// Why there is no trust to start with.
@@ -77,9 +104,11 @@ impl Trust {
     /// # Errors
     /// When the TLS library refuses its own configuration.
     pub fn with_roots(roots: RootCertStore) -> Result<Self, TrustError> {
-        let roots = Arc::new(roots);
+        let judge = Arc::new(Judge::new(roots)?);
         let make = |protocols: &[&[u8]]| -> Result<Arc<ClientConfig>, rustls::Error> {
-            let mut config = builder()?.with_root_certificates(Arc::clone(&roots)).with_no_client_auth();
+            // No danger: it is the library's own verifier that judges.
+            let custom = builder()?.dangerous().with_custom_certificate_verifier(Arc::clone(&judge) as _);
+            let mut config = custom.with_no_client_auth();
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             // A resumed session skips the certificate check, and a cold handshake is what is measured.
             config.resumption = Resumption::disabled();
@@ -90,7 +119,101 @@ impl Trust {
             web: make(&[b"http/1.1"])?,
             dot: make(&[b"dot"])?,
             doh: make(&[b"h2", b"http/1.1"])?,
+            doh_http2: make(&[b"h2"])?,
+            judge,
         })
+    }
+
+    /// Shakes hands with the peer of a stream by one of the configurations above, for at most `limit`.
+    pub async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        config: &ClientConfig,
+        name: ServerName<'static>,
+        stream: S,
+        limit: Duration,
+    ) -> Shaken<S> {
+        let judge = Arc::new(self.judge.again());
+        let mut own = config.clone();
+        own.dangerous().set_certificate_verifier(Arc::clone(&judge) as _);
+        let shaking = Box::pin(TlsConnector::from(Arc::new(own)).connect(name, stream));
+        let (stream, remark) = match timeout(limit, shaking).await {
+            Ok(Ok(stream)) => (Ok(Box::new(stream)), String::new()),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                (Err(failure(&error)), remark(&error))
+            }
+            Err(_) => (Err(Outcome::TlsSilent), String::new()),
+        };
+        Shaken { stream, certificate: judge.seen.get().copied(), remark }
+    }
+}
+
+/// Judges certificates as the library's own verifier does, and takes down what it was asked about.
+#[derive(Debug)]
+struct Judge {
+    /// `None`: no authority is known, so none is trusted; the library makes no verifier for that.
+    roots: Option<Arc<WebPkiServerVerifier>>,
+    algorithms: WebPkiSupportedAlgorithms,
+    seen: OnceLock<CertificateHash>,
+}
+
+impl Judge {
+    fn new(roots: RootCertStore) -> Result<Self, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let algorithms = provider.signature_verification_algorithms;
+        let roots = match roots.is_empty() {
+            true => None,
+            false => Some(
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                    .build()
+                    .map_err(|error| rustls::Error::General(error.to_string()))?,
+            ),
+        };
+        Ok(Self { roots, algorithms, seen: OnceLock::new() })
+    }
+
+    /// The same judge, who has seen nothing yet.
+    fn again(&self) -> Self {
+        Self { roots: self.roots.clone(), algorithms: self.algorithms, seen: OnceLock::new() }
+    }
+}
+
+impl ServerCertVerifier for Judge {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.seen.get_or_init(|| certificate_hash(end_entity));
+        match &self.roots {
+            Some(roots) => roots.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
     }
 }
 
@@ -167,4 +290,38 @@ fn of_certificate(error: &CertificateError) -> Outcome {
     } else {
         Outcome::CertificateInvalid
     }
+}
+
+/// What is wrong with a certificate, in words for people; empty when the failure is another.
+fn remark(error: &io::Error) -> String {
+    use CertificateError as E;
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(rustls::Error::InvalidCertificate(certificate)) = tls else { return String::new() };
+    if let E::NotValidForNameContext { expected, presented } = certificate {
+        let told: Vec<String> = presented.iter().take(NAMES_TOLD_MAX).map(|name| presented_name(name)).collect();
+        let names = match told.as_slice() {
+            [] => "no names".to_owned(),
+            _ => told.join(", "),
+        };
+        let more = match presented.len().saturating_sub(NAMES_TOLD_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        return format!("certificate name mismatch: wanted {}, certificate has {names}{more}", expected.to_str());
+    }
+    if let E::ExpiredContext { time, not_after } = certificate {
+        let (ended, now) = (date(not_after.as_secs()), date(time.as_secs()));
+        return format!("the certificate ended {ended}; our clock says {now}");
+    }
+    if let E::NotValidYetContext { time, not_before } = certificate {
+        let (begins, now) = (date(not_before.as_secs()), date(time.as_secs()));
+        return format!("the certificate begins {begins}; our clock says {now}");
+    }
+    String::new()
+}
+
+/// A name as the verifier tells it, `DnsName("x")` or `IpAddress(x)`, without its wrapping.
+fn presented_name(told: &str) -> String {
+    let inner = told.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(told);
+    harmless(inner.trim_matches('"'), NAME_TOLD_MAX)
 }

@@ -23,6 +23,7 @@ use identity::Identity;
 use session::Ended;
 
 pub mod connector;
+pub mod date;
 pub mod identity;
 pub mod orders;
 pub mod session;

@@ -6,10 +6,11 @@ use std::time::Duration;
 use parallax_decide::observation::{Outcome, Stage};
 use tokio::time::timeout;
 
+use super::channel::Channel;
 use super::message::{Question, Reply};
 use super::plain::Choice;
 use super::trouble::silence;
-use super::{Limits, doh, dot, plain};
+use super::{Limits, plain};
 use crate::assignment::{Resolver, Transport};
 use crate::clock::{now, since};
 use crate::measured::{CertificateHash, OddReply, ReplyParticulars, StageTimes};
@@ -67,6 +68,16 @@ impl Trace {
     pub fn server(&self) -> Option<IpAddr> {
         (!self.address.is_unspecified()).then_some(self.address)
     }
+
+    /// What it means that nothing came any more at this stage.
+    #[must_use]
+    pub fn silence(&self) -> Outcome {
+        match self.stage {
+            // The answer had begun.
+            Stage::Http if self.http_status != 0 => Outcome::HttpStalled,
+            Stage::Bootstrap | Stage::Tcp | Stage::Tls | Stage::Http | Stage::Dns => silence(self.stage),
+        }
+    }
 }
 
 /// How a question ended.
@@ -84,10 +95,18 @@ pub struct Asked {
 pub async fn ask(site: &Site, limits: &Limits, resolver: &Resolver, question: &Question) -> Asked {
     let start = now();
     let mut trace = Trace::default();
-    let ended = match timeout(limits.resolve, speak(site, limits, resolver, question, &mut trace)).await {
-        Ok(ended) => ended,
-        Err(_) => Err(silence(trace.stage)),
+    // Rounds leave a resolver alone that wants to be; a question that comes all the same is not sent.
+    let ended = if site.throttle.until(&resolver.name).is_some() {
+        Err(Outcome::RateLimited)
+    } else {
+        match timeout(limits.resolve, speak(site, limits, resolver, question, &mut trace)).await {
+            Ok(ended) => ended,
+            Err(_) => Err(trace.silence()),
+        }
     };
+    if ended == Err(Outcome::HttpThrottled) {
+        site.throttle.obey(&resolver.name, trace.retry_after);
+    }
     Asked { ended, trace, duration: since(start) }
 }
 
@@ -108,48 +127,32 @@ async fn speak(
             permitted(site, *server, trace)?;
             plain::ask_stream(&site.dialer, *server, Choice::Assigned, question, trace).await
         }
-        Transport::Dot { server, server_name } => {
-            permitted(site, *server, trace)?;
-            dot::ask(&site.dialer, &site.trust.dot, *server, server_name, question, limits, trace).await
-        }
-        Transport::Doh(endpoint) => {
-            let mut last = None;
-            for address in &endpoint.addresses {
-                let before = trace.clone();
-                if let Err(refused) = permitted(site, SocketAddr::new(*address, endpoint.port), trace) {
-                    match last {
-                        // How a permitted address failed says more than that another was not contacted.
-                        Some(_) => *trace = before,
-                        None => last = Some(Err(refused)),
-                    }
-                    continue;
-                }
-                // Timings of an address that failed are not those of the next one.
-                *trace = Trace { stage: trace.stage, address: trace.address, ..Trace::default() };
-                let asked = doh::ask(&site.dialer, &site.trust.doh, endpoint, *address, question, limits, trace).await;
-                let done = asked.is_ok();
-                last = Some(asked);
-                if done {
-                    break;
-                }
-            }
-            last.unwrap_or(Err(Outcome::OwnTrouble))
+        Transport::Dot { .. } | Transport::Doh(_) => {
+            let mut channel = Channel::open(site, limits, resolver, trace).await?;
+            channel.ask(site, limits, resolver, question, trace).await
         }
     }
 }
 
-fn permitted(site: &Site, server: SocketAddr, trace: &mut Trace) -> Result<(), Outcome> {
+/// Whether the owner lets a resolver's server be contacted, and asked one question.
+///
+/// # Errors
+/// Why not: never contacted, or the limit is used up.
+pub fn permitted(site: &Site, server: SocketAddr, trace: &mut Trace) -> Result<(), Outcome> {
     trace.enter(Stage::Bootstrap, server.ip());
     site.policy.permits(server.ip(), server.port(), Role::Resolver).map_err(|denial| {
         tracing::debug!(%server, %denial, "resolver not contacted");
         denial.outcome()
     })?;
-    allowance(site, server)
+    allowance(site, server.ip())
 }
 
 /// One question out of the owner's allowance.
-fn allowance(site: &Site, server: SocketAddr) -> Result<(), Outcome> {
-    site.policy.take_question(server.ip()).map_err(|denial| {
+///
+/// # Errors
+/// [`Outcome::RateLimited`] when it is used up.
+pub fn allowance(site: &Site, server: IpAddr) -> Result<(), Outcome> {
+    site.policy.take_question(server).map_err(|denial| {
         tracing::debug!(%server, %denial, "question left out");
         denial.outcome()
     })
@@ -162,7 +165,7 @@ async fn live(site: &Site, limits: &Limits, question: &Question, trace: &mut Tra
     let share = limits.resolve / u32::try_from(servers.len().max(1)).unwrap_or(u32::MAX);
     let mut last = Err(Outcome::NoResolver);
     for server in servers {
-        allowance(site, server)?;
+        allowance(site, server.ip())?;
         let asked = plain::ask(&site.dialer, server, Choice::Own, question, share, trace);
         last = match timeout(share, asked).await {
             Ok(ended) => ended,
@@ -187,7 +190,6 @@ mod tests {
     use crate::local::Allow;
     use crate::policy::Policy;
     use crate::probe::doh::{DohEndpoint, Form};
-    use crate::probe::live::LiveServers;
     use crate::probe::testing::{Authority, limits, refused_port};
 
     #[tokio::test(start_paused = true)]
@@ -198,9 +200,7 @@ mod tests {
         let site = Site {
             dialer: Dialer::mapped(map),
             policy: Policy::new(Allow::default()),
-            trust: Authority::new().trust(),
-            live: LiveServers::new(Vec::new()),
-            proofs: crate::proofs::Proofs::default(),
+            ..crate::probe::testing::doh::place(Authority::new().trust())
         };
         let question = Question { name: "example.com".parse().unwrap(), family: Family::V4 };
         let (public, private): (IpAddr, IpAddr) = ([9, 9, 9, 9].into(), [10, 0, 0, 1].into());

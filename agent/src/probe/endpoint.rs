@@ -1,29 +1,93 @@
-//! One cold question to a resolver's endpoint: does it work, and if not, which stage failed?
+//! Three questions to a resolver's endpoint over one cold connection: does it work, and if not,
+//! which stage failed?
+//!
+//! The connection is cold on purpose: handshakes are part of what is measured. The first question, for a
+//! name that is known to exist, decides the outcome. The second asks for a random label that no cache can
+//! hold, the third for one that does not exist: an address for it means that somebody rewrites
+//! answers. All share one deadline; after a failure later stages and questions are left out.
 
-use parallax_decide::observation::{EndpointCheck, Stage};
+use std::net::IpAddr;
+
+use parallax_decide::names::DomainName;
+use parallax_decide::observation::{EndpointCheck, Family, Outcome, Stage};
+use tokio::time::timeout_at;
 
 use super::Limits;
-use super::ask::{Asked, ask};
-use super::message::Question;
-use crate::assignment::Resolver;
+use super::ask::{Trace, allowance};
+use super::channel::Channel;
+use super::message::{Question, Reply};
+use super::remark::add;
+use crate::assignment::{Assignment, Resolver, Transport};
+use crate::clock::{Instant, now, since};
+use crate::entropy;
 use crate::measured::{EndpointParticulars, Measured, What};
 use crate::site::Site;
 
-/// Asks for a name that is known to have addresses.
-pub async fn check(site: &Site, limits: &Limits, resolver: &Resolver, known: &Question) -> Measured {
-    let Asked { ended, trace, duration } = ask(site, limits, resolver, known).await;
-    let (stage, outcome) = match ended {
-        Ok(reply) => (Stage::Dns, reply.outcome),
-        Err(outcome) => (trace.stage, outcome),
+/// Most addresses of a rewritten answer that are told.
+const TOLD_MAX: usize = 2;
+
+/// What an endpoint is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Questions {
+    /// For a name that has an address.
+    pub known: Question,
+    /// Any label below it exists, and none is in a cache; `None`: not asked.
+    pub freshness_zone: Option<DomainName>,
+    /// A random label below it does not exist; `None`: not asked.
+    pub missing_zone: Option<DomainName>,
+}
+
+impl Questions {
+    /// Those of an assignment; the first canary stands in for a known name. `None`: there is none either.
+    #[must_use]
+    pub fn of(assignment: &Assignment) -> Option<Self> {
+        let canary = || assignment.canaries.iter().find(|canary| !canary.live_only).map(|canary| &canary.name);
+        let name = assignment.questions.known.as_ref().or_else(canary)?.clone();
+        Some(Self {
+            known: Question { name, family: Family::V4 },
+            freshness_zone: assignment.questions.freshness_zone.clone(),
+            missing_zone: assignment.questions.missing_zone.clone(),
+        })
+    }
+}
+
+/// Checks an endpoint cold.
+pub async fn check(site: &Site, limits: &Limits, resolver: &Resolver, questions: &Questions) -> Measured {
+    let start = now();
+    let worked_before = site.worked.has(resolver);
+    let run = Run { site, limits, resolver, deadline: start + limits.resolve };
+    let mut trace = Trace::default();
+    let (known, channel) = match site.throttle.until(&resolver.name) {
+        // Rounds leave it alone; so does a burst that goes on.
+        Some(_) => (Err(Outcome::RateLimited), None),
+        None => run.cold(&questions.known, &mut trace).await,
     };
+    let (mut fresh, mut missing) = (None, None);
+    if known.is_ok() {
+        let mut channel = channel;
+        fresh = run.also(trace.address, &mut channel, questions.freshness_zone.as_ref()).await.map(outcome);
+        let answer = run.also(trace.address, &mut channel, questions.missing_zone.as_ref()).await;
+        if let Some(Ok(reply)) = &answer
+            && reply.outcome == Outcome::Answered
+        {
+            let told: Vec<String> = reply.addresses.iter().take(TOLD_MAX).map(ToString::to_string).collect();
+            add(&mut trace.remark, &format!("gives {} for a name that does not exist", told.join(", ")));
+        }
+        missing = answer.map(outcome);
+    }
+    let (stage, outcome) = match &known {
+        Ok(reply) => (Stage::Dns, reply.outcome),
+        Err(outcome) => (trace.stage, *outcome),
+    };
+    learn(site, resolver, outcome, worked_before, &trace);
     let fact = EndpointCheck {
         resolver: resolver.name.clone(),
         address: trace.address,
         stage,
         outcome,
-        fresh: None,
-        missing: None,
-        worked_before: false,
+        fresh,
+        missing,
+        worked_before,
     };
     let kept = EndpointParticulars {
         stages: trace.stages,
@@ -32,5 +96,101 @@ pub async fn check(site: &Site, limits: &Limits, resolver: &Resolver, known: &Qu
         certificate: trace.certificate,
         remark: trace.remark,
     };
-    Measured { what: What::EndpointCheck(fact, kept), duration }
+    Measured { what: What::EndpointCheck(fact, kept), duration: since(start) }
+}
+
+fn outcome(ended: Result<Reply, Outcome>) -> Outcome {
+    ended.map_or_else(|outcome| outcome, |reply| reply.outcome)
+}
+
+/// Remembers what the next check has to know.
+fn learn(site: &Site, resolver: &Resolver, outcome: Outcome, worked_before: bool, trace: &Trace) {
+    if outcome == Outcome::Answered {
+        site.worked.note(resolver);
+    }
+    if outcome == Outcome::HttpThrottled {
+        site.throttle.obey(&resolver.name, trace.retry_after);
+    }
+    if outcome == Outcome::HttpUnsupported
+        && !worked_before
+        && let Transport::Doh(endpoint) = &resolver.transport
+        && site.worked.tells(resolver)
+    {
+        tracing::warn!(
+            resolver = %resolver.name, url = %endpoint.url, status = trace.http_status,
+            "this endpoint never took what it is asked ({}); its configuration is wrong: choose another format or method for it, or correct the path of its URL",
+            endpoint.form.keys()
+        );
+    }
+}
+
+/// One check under way.
+struct Run<'a> {
+    site: &'a Site,
+    limits: &'a Limits,
+    resolver: &'a Resolver,
+    deadline: Instant,
+}
+
+impl Run<'_> {
+    /// Opens a connection and puts the first question to it. The connection is handed on only when that
+    /// was answered.
+    async fn cold(&self, question: &Question, trace: &mut Trace) -> (Result<Reply, Outcome>, Option<Channel>) {
+        let opened = Box::pin(Channel::open(self.site, self.limits, self.resolver, trace));
+        let opened = timeout_at(self.deadline, opened).await;
+        let mut channel = match opened {
+            Ok(Ok(channel)) => channel,
+            Ok(Err(outcome)) => return (Err(outcome), None),
+            Err(_) => return (Err(trace.silence()), None),
+        };
+        match self.put(&mut channel, question, trace).await {
+            Ok(reply) => (Ok(reply), Some(channel)),
+            Err(outcome) => (Err(outcome), None),
+        }
+    }
+
+    async fn put(&self, channel: &mut Channel, question: &Question, trace: &mut Trace) -> Result<Reply, Outcome> {
+        let asked = Box::pin(channel.ask(self.site, self.limits, self.resolver, question, trace));
+        match timeout_at(self.deadline, asked).await {
+            Ok(ended) => ended,
+            Err(_) => Err(trace.silence()),
+        }
+    }
+
+    /// Asks for a random label of a zone over the same connection, or another one when the server has closed
+    /// it after the last answer, as it may. `None`: not asked.
+    async fn also(
+        &self,
+        address: IpAddr,
+        channel: &mut Option<Channel>,
+        zone: Option<&DomainName>,
+    ) -> Option<Result<Reply, Outcome>> {
+        let question = Question { name: random_label(zone?)?, family: Family::V4 };
+        if now() >= self.deadline {
+            return None;
+        }
+        let mut trace = Trace { address, ..Trace::default() };
+        if let Some(open) = channel
+            && !open.is_closed()
+        {
+            allowance(self.site, address).ok()?;
+            let ended = self.put(open, &question, &mut trace).await;
+            if !matches!(ended, Err(Outcome::HttpClosed | Outcome::DnsClosed)) {
+                if ended.is_err() {
+                    *channel = None;
+                }
+                return Some(ended);
+            }
+        }
+        let (ended, opened) = self.cold(&question, &mut trace).await;
+        *channel = opened;
+        // The owner's limit says nothing about the endpoint.
+        (ended != Err(Outcome::RateLimited)).then_some(ended)
+    }
+}
+
+/// A name in a zone that nobody has asked for before; `None` when there is no randomness or no room.
+fn random_label(zone: &DomainName) -> Option<DomainName> {
+    let bytes: [u8; 8] = entropy::bytes().ok()?;
+    format!("{:016x}.{zone}", u64::from_be_bytes(bytes)).parse().ok()
 }

@@ -3,8 +3,10 @@
 //!
 //! [`connection`] tries an address, [`tried`] one for a target; [`http_check`] asks over HTTP what
 //! such a target is asked. [`control`] tries the vantage itself, with the question of [`captive`].
-//! [`resolution`] asks a resolver a question and [`endpoint`] asks a resolver's endpoint cold and names the stage that failed;
-//! both stand on [`ask`], which speaks [`plain`], [`dot`] or [`doh`]. [`message`] builds and reads
+//! [`resolution`] asks a resolver a question by [`ask`], and [`endpoint`] asks a resolver's endpoint
+//! cold and names the stage that failed; both put questions to a [`channel`] that speaks [`plain`],
+//! [`dot`] or [`doh`]. [`throttle`] knows who wants to be left alone, [`worked`] who has ever worked
+//! from here. [`message`] builds and reads
 //! DNS messages, [`live`] finds the live resolver's servers, [`trouble`] names kernel errors.
 //!
 //! One connection a question: at a few questions a minute a pool would save little and would hide
@@ -12,6 +14,7 @@
 
 pub mod ask;
 pub mod captive;
+pub mod channel;
 pub mod connection;
 pub mod control;
 pub mod doh;
@@ -21,9 +24,12 @@ pub mod http_check;
 pub mod live;
 pub mod message;
 pub mod plain;
+pub mod remark;
 pub mod resolution;
+pub mod throttle;
 pub mod tried;
 pub mod trouble;
+pub mod worked;
 
 use std::time::Duration;
 

@@ -14,6 +14,7 @@ use tokio_rustls::server::TlsStream;
 use super::Limits;
 use crate::tls::Trust;
 
+pub(crate) mod doh;
 pub(crate) mod namespace;
 
 pub(crate) fn limits() -> Limits {

@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parallax_decide::names::ADDRESSES_MAX;
-use parallax_decide::observation::{Family, Outcome, Says};
+use parallax_decide::observation::{Family, MissedReason, Outcome, Says};
 use tokio::time::{sleep, sleep_until};
 
 use super::Rounds;
@@ -37,6 +37,7 @@ impl Rounds {
             .resolvers
             .iter()
             .filter(|resolver| !canary.live_only || resolver.transport == Transport::Live)
+            .filter(|resolver| self.site.throttle.until(&resolver.name).is_none())
             .collect();
         let mut tried = BTreeSet::new();
         let expires = self.ask_and_try(&assignment, &canary, &asked, &mut tried).await;
@@ -137,20 +138,27 @@ impl Rounds {
 
     /// One resolver's endpoint, and the burst that its failure starts.
     pub(super) async fn endpoint(self: Arc<Self>, assignment: Arc<Assignment>, resolver: Resolver) {
-        let Some(canary) = assignment.canaries.iter().find(|canary| !canary.live_only) else {
-            tracing::debug!(resolver = %resolver.name, "no canary to ask for; endpoint not checked");
+        let Some(questions) = endpoint::Questions::of(&assignment) else {
+            tracing::debug!(resolver = %resolver.name, "no name to ask for; endpoint not checked");
             return;
         };
-        let known = Question { name: canary.name.clone(), family: Family::V4 };
+        if self.site.throttle.until(&resolver.name).is_some() {
+            self.missed(MissedReason::Throttled, resolver.name.to_string(), 1);
+            return;
+        }
         let Some(place) = self.place().await else { return };
-        let measured = endpoint::check(&self.site, &assignment.schedule.limits, &resolver, &known).await;
+        let measured = endpoint::check(&self.site, &assignment.schedule.limits, &resolver, &questions).await;
         drop(place);
         self.recorder.record(Reason::SCHEDULED, &measured);
+        if measured.what.outcome() == Outcome::HttpThrottled {
+            // It is the last thing that an endpoint wants that it be asked again at once.
+            return;
+        }
         let said = measured.what.says();
         let subject = Subject::Endpoint(resolver.name.clone());
         self.confirm(&assignment, subject, said, move |rounds, limits| {
-            let (resolver, known) = (resolver.clone(), known.clone());
-            Box::pin(async move { endpoint::check(&rounds.site, &limits, &resolver, &known).await })
+            let (resolver, questions) = (resolver.clone(), questions.clone());
+            Box::pin(async move { endpoint::check(&rounds.site, &limits, &resolver, &questions).await })
         });
     }
 

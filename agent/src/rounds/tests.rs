@@ -46,6 +46,8 @@ impl World {
             trust: authority.trust(),
             live: LiveServers::new(vec![name_server]),
             proofs: crate::proofs::Proofs::default(),
+            throttle: crate::probe::throttle::Throttle::default(),
+            worked: crate::probe::worked::Worked::in_memory(),
         };
         let boot = BootId::random().unwrap();
         let recorder = Recorder::new(Spool::open(folder.path().join("spool"), boot, SpoolLimits::default(), 0));
