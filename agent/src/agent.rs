@@ -20,9 +20,7 @@ use crate::local::{Local, LocalError, PinDriver};
 use crate::pins::{self, Pins};
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
-use crate::probe::throttle::Throttle;
 use crate::probe::worked::Worked;
-use crate::proofs::Proofs;
 use crate::recorder::Recorder;
 use crate::rounds::Rounds;
 use crate::schedule::{Kind, Timeline};
@@ -50,14 +48,11 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     let mut identity = Identity::new(options.identity.clone());
     identity.tls()?;
     let _lock = lock(&options.state)?;
+    let trust = Trust::load(local.tls_roots.as_deref())?;
+    let live = LiveServers::new(local.live_resolver.clone());
     let site = Site {
-        dialer: dialer(&options),
-        policy: Policy::new(local.allow.clone()),
-        trust: Trust::load(local.tls_roots.as_deref())?,
-        live: LiveServers::new(local.live_resolver.clone()),
-        proofs: Proofs::default(),
-        throttle: Throttle::default(),
         worked: Worked::open(&options.state),
+        ..Site::new(dialer(&options), Policy::new(local.allow.clone()), trust, live)
     };
     let boot = BootId::random()?;
     let limits = Limits { bytes_max: local.spool_bytes_max, age_max: local.spool_age_max };

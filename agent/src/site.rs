@@ -26,3 +26,19 @@ pub struct Site {
     /// Which resolvers' endpoints have ever worked from here.
     pub worked: Worked,
 }
+
+impl Site {
+    /// A place about which nothing is known yet.
+    #[must_use]
+    pub fn new(dialer: Dialer, policy: Policy, trust: Trust, live: LiveServers) -> Self {
+        Self {
+            dialer,
+            policy,
+            trust,
+            live,
+            proofs: Proofs::default(),
+            throttle: Throttle::default(),
+            worked: Worked::in_memory(),
+        }
+    }
+}

@@ -146,11 +146,12 @@ pub async fn look(site: &Site, wanted: &Wanted) -> Seen {
 async fn ask(site: &Site, limits: &Limits, name: &DomainName, resolver: &Resolver) -> Asked {
     let question = |family| Question { name: name.clone(), family };
     let (v4, v6) = (question(Family::V4), question(Family::V6));
+    let questions = endpoint::Questions { known: v4.clone(), freshness_zone: None, missing_zone: None };
     let checked = async {
         match &resolver.transport {
             Transport::Live => None,
             Transport::Plain { .. } | Transport::Tcp { .. } | Transport::Dot { .. } | Transport::Doh(_) => {
-                Some(endpoint::check(site, limits, resolver, &v4).await)
+                Some(endpoint::check(site, limits, resolver, &questions).await)
             }
         }
     };

@@ -13,7 +13,6 @@ use crate::dial::Dialer;
 use crate::local::{Local, LocalError};
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
-use crate::proofs::Proofs;
 use crate::site::Site;
 use crate::tls::{Trust, TrustError};
 
@@ -94,13 +93,8 @@ pub async fn run(options: &Probe) -> Result<look::Seen, ProbeError> {
     allow.ports.push(options.port);
     let live = LiveServers::new(local.live_resolver.clone());
     let resolvers = spec::with_bootstrap(resolvers, &live.servers());
-    let site = Site {
-        dialer: dialer(options),
-        policy: Policy::new(allow),
-        trust: Trust::load(local.tls_roots.as_deref())?,
-        live,
-        proofs: Proofs::default(),
-    };
+    let trust = Trust::load(local.tls_roots.as_deref())?;
+    let site = Site::new(dialer(options), Policy::new(allow), trust, live);
     let wanted = look::Wanted { name: options.name.clone(), port: options.port, tls: !options.tcp_only, resolvers };
     Ok(look::look(&site, &wanted).await)
 }

@@ -40,15 +40,12 @@ impl World {
         let name_server = names.local_addr().unwrap();
         tokio::spawn(name_service(names, answers, Arc::clone(&asked)));
         let folder = tempfile::tempdir().unwrap();
-        let site = Site {
-            dialer: Dialer::mapped(folder.path().join("map.json")),
-            policy: Policy::new(Allow::default()),
-            trust: authority.trust(),
-            live: LiveServers::new(vec![name_server]),
-            proofs: crate::proofs::Proofs::default(),
-            throttle: crate::probe::throttle::Throttle::default(),
-            worked: crate::probe::worked::Worked::in_memory(),
-        };
+        let site = Site::new(
+            Dialer::mapped(folder.path().join("map.json")),
+            Policy::new(Allow::default()),
+            authority.trust(),
+            LiveServers::new(vec![name_server]),
+        );
         let boot = BootId::random().unwrap();
         let recorder = Recorder::new(Spool::open(folder.path().join("spool"), boot, SpoolLimits::default(), 0));
         let rounds = Rounds::new(site, recorder.clone(), Timeline::begin(Duration::ZERO), 64);

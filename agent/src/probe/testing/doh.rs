@@ -23,9 +23,6 @@ use crate::local::Allow;
 use crate::policy::Policy;
 use crate::probe::doh::{DohEndpoint, Form, HttpVersion};
 use crate::probe::live::LiveServers;
-use crate::probe::throttle::Throttle;
-use crate::probe::worked::Worked;
-use crate::proofs::Proofs;
 use crate::site::Site;
 use crate::tls::Trust;
 
@@ -39,15 +36,7 @@ pub(crate) fn place(trust: Trust) -> Site {
         private: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
         ..Allow::default()
     };
-    Site {
-        dialer: Dialer::direct(),
-        policy: Policy::new(allow),
-        trust,
-        live: LiveServers::new(Vec::new()),
-        proofs: Proofs::default(),
-        throttle: Throttle::default(),
-        worked: Worked::in_memory(),
-    }
+    Site::new(Dialer::direct(), Policy::new(allow), trust, LiveServers::new(Vec::new()))
 }
 
 /// A DoH resolver at this socket.
