@@ -5,20 +5,13 @@ use crate::local::Allow;
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
 use crate::probe::testing::namespace::{inside, shell};
-use crate::proofs::Proofs;
 
 /// Public addresses, which the namespace's loopback interface has.
 const V4: &str = "104.26.4.10";
 const V6: &str = "2606:4700::6810:a";
 
 fn site(authority: &Authority) -> Site {
-    Site {
-        dialer: Dialer::direct(),
-        policy: Policy::new(Allow::default()),
-        trust: authority.trust(),
-        live: LiveServers::new(Vec::new()),
-        proofs: Proofs::default(),
-    }
+    Site::new(Dialer::direct(), Policy::new(Allow::default()), authority.trust(), LiveServers::new(Vec::new()))
 }
 
 /// Short ones: nobody is far away here. On the loopback interface an ICMPv6 error comes while the socket is
