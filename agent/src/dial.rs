@@ -1,39 +1,58 @@
 //! The only door to the network.
 //!
-//! Addresses are literal and were passed by [`crate::policy`]; nothing is looked up here. With the
-//! cargo feature `lab` a map from public address to local socket applies to every dial, so that a
-//! whole world fits on the loopback interface while everything else sees the public addresses.
+//! Addresses are literal and were passed by [`crate::policy`]; nothing is looked up here. Sockets come
+//! from the source that the assignment asks for, except those to the name servers of the owner's own
+//! choice, which are asked as clients at this place ask them.
+//!
+//! Why nobody was reached is told as exactly as the kernel allows: its own routing table ([`told`]
+//! gives "no route" or "no such family"), or what routers and hosts said ([`crate::probe::icmp`]).
+//!
+//! With the cargo feature `lab` a map from public address to local socket applies to every dial, so
+//! that a whole world fits on the loopback interface while everything else sees the public addresses.
+
+#[cfg(feature = "lab")]
+mod lab;
+mod source;
+#[cfg(test)]
+mod tests;
+mod told;
+mod way;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use nix::errno::Errno;
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::TcpMaxSeg;
-use parallax_decide::observation::Family;
-use tokio::net::{TcpSocket, TcpStream, UdpSocket};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt};
+use parallax_decide::observation::{Family, Outcome};
+use tokio::net::{TcpStream, UdpSocket};
 
-/// Well-known global addresses, used only to ask the kernel for a route to their family. Nothing
-/// is sent to them.
-const ROUTE_TEST_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8));
-const ROUTE_TEST_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0x4860, 0x4860, 0, 0, 0, 0, 0x8888));
+use self::source::Origin;
+use self::told::Told;
+pub use self::told::{errno, told};
+pub use self::way::Way;
+use self::way::{family_has_a_way, refused_here, way};
+use crate::assignment::Source;
+use crate::probe::icmp;
 
-/// The segment size every host must take (RFC 9293, 3.7.1; 536 bytes since RFC 879): with it no packet
+/// The segment size every host must take, in bytes (RFC 9293, 3.7.1; 536 since RFC 879): with it no packet
 /// is larger than 576 bytes over IPv4 and 596 over IPv6.
-const SMALL_SEGMENT: u32 = 536;
+pub const SMALL_SEGMENT_BYTES: u32 = 536;
 
 /// Size of the segments of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Segments {
     /// What the kernel takes for the path.
     Usual,
-    /// At most [`SMALL_SEGMENT`] bytes in both directions: passes where large packets vanish.
+    /// At most [`SMALL_SEGMENT_BYTES`] in both directions: passes where large packets vanish.
     Small,
 }
 
 /// Opens sockets.
 #[derive(Debug, Default)]
 pub struct Dialer {
+    origin: RwLock<Arc<Origin>>,
     #[cfg(feature = "lab")]
     map: Option<lab::LabMap>,
 }
@@ -49,15 +68,27 @@ impl Dialer {
     #[cfg(feature = "lab")]
     #[must_use]
     pub fn mapped(file: std::path::PathBuf) -> Self {
-        Self { map: Some(lab::LabMap::new(file)) }
+        Self { map: Some(lab::LabMap::new(file)), ..Self::default() }
+    }
+
+    /// From now on sockets come from this source. Those that are open stay as they are.
+    pub fn come_from(&self, source: &Source) {
+        let mut origin = self.origin.write().unwrap_or_else(PoisonError::into_inner);
+        if !origin.is(source) {
+            *origin = Arc::new(Origin::new(source.clone()));
+        }
+    }
+
+    fn origin(&self) -> Arc<Origin> {
+        Arc::clone(&self.origin.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// One TCP connection from a new source port. It lasts until the kernel gives up; the caller
     /// sets the deadline, and dropping the future closes the socket.
     ///
     /// # Errors
-    /// What the kernel said; "connection refused" also when the kernel joined the socket to itself,
-    /// which can happen between two local ephemeral ports.
+    /// What [`told`] or the kernel's number says; "connection refused" also when the kernel joined the
+    /// socket to itself, which can happen between two local ephemeral ports.
     pub async fn tcp(&self, to: SocketAddr) -> io::Result<TcpStream> {
         self.tcp_in(Segments::Usual, to).await
     }
@@ -67,44 +98,100 @@ impl Dialer {
     /// # Errors
     /// As [`Self::tcp`].
     pub async fn tcp_in(&self, segments: Segments, to: SocketAddr) -> io::Result<TcpStream> {
+        self.stream(to, &self.origin(), segments).await
+    }
+
+    async fn stream(&self, to: SocketAddr, origin: &Origin, segments: Segments) -> io::Result<TcpStream> {
         let to = self.route(to)?;
-        let socket = match to {
-            SocketAddr::V4(_) => TcpSocket::new_v4()?,
-            SocketAddr::V6(_) => TcpSocket::new_v6()?,
-        };
+        let family = Family::of(to.ip());
+        let socket = open(family, SockType::Stream)?;
+        origin.apply(&socket, family)?;
         match segments {
             Segments::Usual => {}
-            Segments::Small => setsockopt(&socket, TcpMaxSeg, &SMALL_SEGMENT)?,
+            Segments::Small => setsockopt(&socket, sockopt::TcpMaxSeg, &SMALL_SEGMENT_BYTES)?,
         }
-        let stream = socket.connect(to).await?;
+        // Before Linux 6.2 the queue of a TCP socket stays empty; then the error number has to do.
+        icmp::listen(&socket, family, true)?;
+        match connect(socket.as_raw_fd(), &SockaddrStorage::from(to)) {
+            Ok(()) | Err(Errno::EINPROGRESS) => {}
+            Err(number) => return Err(refused_here(to.ip(), origin, number)),
+        }
+        let stream = TcpStream::from_std(socket.into())?;
+        stream.writable().await?;
+        if let Some(error) = stream.take_error()? {
+            return Err(explained(&stream, error));
+        }
         // The peer is checked again: a socket that talks to anybody else proves nothing.
         if stream.peer_addr()? != to || stream.local_addr()? == to {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
+        // A connection that is up does not end because of one router's word (RFC 5461).
+        icmp::listen(&stream, family, false)?;
         stream.set_nodelay(true)?;
         Ok(stream)
     }
 
     /// A UDP socket on a source port chosen by the kernel, which takes datagrams from `to` alone
-    /// and learns of ICMP errors.
+    /// and keeps what routers and hosts say: ask [`icmp::why`] when sending or receiving fails.
     ///
     /// # Errors
-    /// What the kernel said.
-    pub async fn udp(&self, to: SocketAddr) -> io::Result<UdpSocket> {
+    /// What [`told`] or the kernel's number says.
+    pub fn udp(&self, to: SocketAddr) -> io::Result<UdpSocket> {
+        self.connected(to, &self.origin())
+    }
+
+    fn connected(&self, to: SocketAddr, origin: &Origin) -> io::Result<UdpSocket> {
         let to = self.route(to)?;
-        let socket = UdpSocket::bind(unspecified(to)).await?;
-        socket.connect(to).await?;
-        Ok(socket)
+        let family = Family::of(to.ip());
+        let socket = open(family, SockType::Datagram)?;
+        origin.apply(&socket, family)?;
+        icmp::listen(&socket, family, true)?;
+        connect(socket.as_raw_fd(), &SockaddrStorage::from(to))
+            .map_err(|number| refused_here(to.ip(), origin, number))?;
+        UdpSocket::from_std(socket.into())
+    }
+
+    /// A UDP socket that hears from everybody and keeps what routers and hosts say, and where to send. What
+    /// comes from elsewhere must be told apart by the caller, and when sending fails, [`Self::way`] asked.
+    ///
+    /// # Errors
+    /// What [`told`] or the kernel's number says.
+    pub fn datagrams(&self, to: SocketAddr) -> io::Result<(UdpSocket, SocketAddr)> {
+        self.unconnected(to, &self.origin())
+    }
+
+    fn unconnected(&self, to: SocketAddr, origin: &Origin) -> io::Result<(UdpSocket, SocketAddr)> {
+        let to = self.route(to)?;
+        let family = Family::of(to.ip());
+        let socket = open(family, SockType::Datagram)?;
+        origin.apply(&socket, family)?;
+        icmp::listen(&socket, family, true)?;
+        Ok((UdpSocket::from_std(socket.into())?, to))
+    }
+
+    /// As [`Self::datagrams`], for a name server of the owner's own choice.
+    ///
+    /// # Errors
+    /// As [`Self::datagrams`].
+    pub fn datagrams_own(&self, to: SocketAddr) -> io::Result<(UdpSocket, SocketAddr)> {
+        match self.unconnected(to, &Origin::default()) {
+            Err(error) if self.is_lab() && is_net_unreachable(&error) => {
+                Self::direct().unconnected(to, &Origin::default())
+            }
+            outcome => outcome,
+        }
     }
 
     /// As [`Self::udp`], for a name server of the owner's own choice: in a lab such a server may be
     /// a local one that the map does not know.
     ///
     /// # Errors
-    /// What the kernel said.
-    pub async fn udp_own(&self, to: SocketAddr) -> io::Result<UdpSocket> {
-        match self.udp(to).await {
-            Err(error) if self.is_lab() && is_net_unreachable(&error) => Self::direct().udp(to).await,
+    /// As [`Self::udp`].
+    pub fn udp_own(&self, to: SocketAddr) -> io::Result<UdpSocket> {
+        match self.connected(to, &Origin::default()) {
+            Err(error) if self.is_lab() && is_net_unreachable(&error) => {
+                Self::direct().connected(to, &Origin::default())
+            }
             outcome => outcome,
         }
     }
@@ -112,10 +199,12 @@ impl Dialer {
     /// As [`Self::tcp`], for a name server of the owner's own choice.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// As [`Self::tcp`].
     pub async fn tcp_own(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        match self.tcp(to).await {
-            Err(error) if self.is_lab() && is_net_unreachable(&error) => Self::direct().tcp(to).await,
+        match self.stream(to, &Origin::default(), Segments::Usual).await {
+            Err(error) if self.is_lab() && is_net_unreachable(&error) => {
+                Self::direct().stream(to, &Origin::default(), Segments::Usual).await
+            }
             outcome => outcome,
         }
     }
@@ -127,25 +216,18 @@ impl Dialer {
         if let Some(map) = &self.map {
             return map.holds(family);
         }
-        self.has_route(match family {
-            Family::V4 => ROUTE_TEST_V4,
-            Family::V6 => ROUTE_TEST_V6,
-        })
+        family_has_a_way(family, &self.origin())
     }
 
-    /// Whether the kernel has a route to the address. Asks the kernel; sends nothing.
+    /// Whether this machine knows a way to the address. Asks the kernel; sends nothing.
     #[must_use]
-    pub fn has_route(&self, to: IpAddr) -> bool {
-        #[cfg(feature = "lab")]
-        if let Some(map) = &self.map {
+    pub fn way(&self, to: IpAddr) -> Way {
+        let origin = self.origin();
+        match self.route(SocketAddr::new(to, 0)) {
+            Ok(to) => way(to.ip(), &origin),
             // What a lab's map does not hold is unreachable behind a route.
-            return map.holds(Family::of(to));
-        }
-        // Any port: a UDP socket that is connected only asks the routing table.
-        let to = SocketAddr::new(to, 53);
-        match std::net::UdpSocket::bind(unspecified(to)).and_then(|socket| socket.connect(to)) {
-            Ok(()) => true,
-            Err(error) => !says_no_route(&error),
+            Err(_) if self.family_available(Family::of(to)) => Way::Open,
+            Err(_) => Way::FamilyUnavailable,
         }
     }
 
@@ -153,7 +235,11 @@ impl Dialer {
     fn route(&self, to: SocketAddr) -> io::Result<SocketAddr> {
         match &self.map {
             None => Ok(to),
-            Some(map) => map.find(to),
+            Some(map) => map.find(to).ok_or_else(|| {
+                let family = map.holds(Family::of(to.ip()));
+                let outcome = if family { Outcome::NetUnreachable } else { Outcome::FamilyUnavailable };
+                Told::new(outcome, "the lab's map has no such address", Errno::ENETUNREACH).into()
+            }),
         }
     }
 
@@ -173,135 +259,22 @@ impl Dialer {
     }
 }
 
-/// Whether the kernel says that it has no way to an address. Any other error is no proof of that.
-fn says_no_route(error: &io::Error) -> bool {
-    matches!(
-        errno(error),
-        Some(
-            Errno::ENETUNREACH
-                // No source address of the family, or the family is switched off.
-                | Errno::EADDRNOTAVAIL
-                | Errno::EAFNOSUPPORT
-                // Routes of the types "unreachable", "prohibit" and "blackhole" (ip-route(8)).
-                | Errno::EHOSTUNREACH
-                | Errno::EACCES
-                | Errno::EINVAL
-        )
-    )
-}
-
-fn unspecified(to: SocketAddr) -> SocketAddr {
-    let address = match to {
-        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+fn open(family: Family, kind: SockType) -> io::Result<OwnedFd> {
+    let family = match family {
+        Family::V4 => AddressFamily::Inet,
+        Family::V6 => AddressFamily::Inet6,
     };
-    SocketAddr::new(address, 0)
+    Ok(socket(family, kind, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC, None)?)
 }
 
-/// The kernel's error number, when the error came from the kernel.
-#[must_use]
-pub fn errno(error: &io::Error) -> Option<Errno> {
-    error.raw_os_error().map(Errno::from_raw)
+/// An error with what a router or a host said about it, when one did.
+fn explained(stream: &TcpStream, error: io::Error) -> io::Error {
+    match (icmp::why(stream), errno(&error)) {
+        (Some(outcome), Some(number)) => Told::new(outcome, "said on the way", number).into(),
+        (None, _) | (_, None) => error,
+    }
 }
 
 fn is_net_unreachable(error: &io::Error) -> bool {
     errno(error) == Some(Errno::ENETUNREACH)
-}
-
-#[cfg(feature = "lab")]
-mod lab {
-    use std::collections::BTreeMap;
-    use std::io;
-    use std::net::SocketAddr;
-    use std::path::PathBuf;
-    use std::sync::{Mutex, PoisonError};
-    use std::time::SystemTime;
-
-    use nix::errno::Errno;
-    use parallax_decide::observation::Family;
-
-    /// A file that maps public addresses to local sockets, read again when it changed.
-    #[derive(Debug)]
-    pub(super) struct LabMap {
-        file: PathBuf,
-        held: Mutex<Held>,
-    }
-
-    #[derive(Debug, Default)]
-    struct Held {
-        stamp: Option<(SystemTime, u64)>,
-        map: BTreeMap<SocketAddr, SocketAddr>,
-    }
-
-    impl LabMap {
-        pub(super) fn new(file: PathBuf) -> Self {
-            Self { file, held: Mutex::default() }
-        }
-
-        /// The local socket of a public address; "network unreachable" for one not in the map.
-        pub(super) fn find(&self, to: SocketAddr) -> io::Result<SocketAddr> {
-            self.read(|map| map.get(&to).copied()).ok_or_else(|| Errno::ENETUNREACH.into())
-        }
-
-        /// A family exists in the lab when the map holds an address of it.
-        pub(super) fn holds(&self, family: Family) -> bool {
-            self.read(|map| map.keys().any(|key| Family::of(key.ip()) == family))
-        }
-
-        fn read<T>(&self, look: impl FnOnce(&BTreeMap<SocketAddr, SocketAddr>) -> T) -> T {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Err(error) = self.refresh(&mut held) {
-                tracing::error!(file = %self.file.display(), %error, "cannot read the lab map; the last one stays in use");
-            }
-            look(&held.map)
-        }
-
-        fn refresh(&self, held: &mut Held) -> io::Result<()> {
-            let metadata = std::fs::metadata(&self.file)?;
-            let stamp = (metadata.modified()?, metadata.len());
-            if held.stamp != Some(stamp) {
-                held.map = serde_json::from_slice(&std::fs::read(&self.file)?)?;
-                held.stamp = Some(stamp);
-            }
-            Ok(())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_port_nobody_listens_on_refuses() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        assert!(Dialer::direct().tcp(address).await.is_ok());
-        drop(listener);
-        let error = Dialer::direct().tcp(address).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-    }
-
-    #[cfg(feature = "lab")]
-    #[tokio::test]
-    async fn the_lab_map_is_followed_and_read_again_and_its_absences_are_unreachable() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let local = listener.local_addr().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("map.json");
-        std::fs::write(&file, "{}").unwrap();
-        let dialer = Dialer::mapped(file.clone());
-        let public = "8.8.8.8:443".parse().unwrap();
-        let error = dialer.tcp(public).await.unwrap_err();
-        assert_eq!(errno(&error), Some(Errno::ENETUNREACH));
-        assert!(!dialer.family_available(Family::V4));
-
-        std::fs::write(&file, format!("{{\"8.8.8.8:443\": \"{local}\"}}")).unwrap();
-        assert!(dialer.tcp(public).await.is_ok());
-        assert!(dialer.family_available(Family::V4));
-        assert!(!dialer.family_available(Family::V6));
-
-        std::fs::write(&file, "not json at all").unwrap();
-        assert!(dialer.tcp(public).await.is_ok(), "the last good map stays in use");
-    }
 }

@@ -29,6 +29,8 @@ pub mod dial;
 pub mod entropy;
 pub mod local;
 pub mod measured;
+#[cfg(test)]
+mod netns;
 pub mod pins;
 pub mod policy;
 pub mod probe;

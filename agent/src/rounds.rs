@@ -87,6 +87,7 @@ impl Rounds {
             let changed = match assignment {
                 None => assignments.changed().await,
                 Some(assignment) => {
+                    self.site.dialer.come_from(&assignment.source);
                     let next = self.timeline.next(Grid::of(kind, &assignment.schedule), clock::now());
                     tokio::select! {
                         changed = assignments.changed() => changed,

@@ -256,9 +256,12 @@ pub fn failure(error: &io::Error) -> Outcome {
     let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
         return match trouble(error) {
             Trouble::Own => Outcome::OwnTrouble,
-            Trouble::Silent | Trouble::HostUnreachable | Trouble::NetUnreachable | Trouble::AdminProhibited => {
-                Outcome::TlsSilent
-            }
+            Trouble::Silent
+            | Trouble::HostUnreachable
+            | Trouble::NetUnreachable
+            | Trouble::AdminProhibited
+            | Trouble::NoRoute
+            | Trouble::FamilyUnavailable => Outcome::TlsSilent,
             Trouble::Refused | Trouble::Reset => Outcome::TlsReset,
         };
     };

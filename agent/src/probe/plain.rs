@@ -44,8 +44,8 @@ pub async fn ask(
 ) -> Result<Reply, Outcome> {
     trace.enter(Stage::Dns, server.ip());
     let socket = match choice {
-        Choice::Assigned => dialer.udp(server).await,
-        Choice::Own => dialer.udp_own(server).await,
+        Choice::Assigned => dialer.udp(server),
+        Choice::Own => dialer.udp_own(server),
     }
     .map_err(|error| {
         let trouble = trouble(&error);

@@ -5,7 +5,7 @@ use std::io;
 use nix::errno::Errno;
 use parallax_decide::observation::{Outcome, Stage};
 
-use crate::dial::errno;
+use crate::dial::{errno, told};
 
 /// The kernel's errors as the few kinds that matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,13 +16,17 @@ pub enum Trouble {
     Reset,
     /// Nothing came back.
     Silent,
-    /// ICMP: host unreachable. Over IPv4 also "administratively prohibited": the kernel tells them apart
-    /// over IPv6 alone (icmp(7) and the table `icmp_err_convert` of the kernel).
+    /// ICMP: host unreachable. Before Linux 6.2 also what IPv4 prohibits over TCP (the table
+    /// `icmp_err_convert` of the kernel).
     HostUnreachable,
-    /// ICMP or the routing table: network unreachable.
+    /// ICMP: network unreachable.
     NetUnreachable,
-    /// ICMPv6: administratively prohibited.
+    /// ICMP: administratively prohibited.
     AdminProhibited,
+    /// This machine has no route to the address, while its family has one elsewhere.
+    NoRoute,
+    /// This machine has no way out for the whole family.
+    FamilyUnavailable,
     /// No descriptor, no source port, no memory, a local filter: says nothing about the peer.
     Own,
 }
@@ -30,6 +34,9 @@ pub enum Trouble {
 /// What an error says. An error we do not know is own trouble: it must accuse nobody.
 #[must_use]
 pub fn trouble(error: &io::Error) -> Trouble {
+    if let Some(outcome) = told(error) {
+        return Trouble::of(outcome);
+    }
     match errno(error) {
         Some(Errno::ECONNREFUSED) => return Trouble::Refused,
         // A peer that resets right after its SYN-ACK leaves a socket that is "not connected".
@@ -37,6 +44,7 @@ pub fn trouble(error: &io::Error) -> Trouble {
         Some(Errno::ETIMEDOUT) => return Trouble::Silent,
         // The last one: ICMP "protocol unreachable".
         Some(Errno::EHOSTUNREACH | Errno::EHOSTDOWN | Errno::ENOPROTOOPT) => return Trouble::HostUnreachable,
+        // So arrives what IPv6 prohibits where there is no error queue to read.
         Some(Errno::EACCES) => return Trouble::AdminProhibited,
         Some(Errno::ENETUNREACH | Errno::ENONET) => return Trouble::NetUnreachable,
         Some(_) | None => {}
@@ -60,6 +68,21 @@ pub fn trouble(error: &io::Error) -> Trouble {
 }
 
 impl Trouble {
+    /// An outcome that the dialer told.
+    fn of(outcome: Outcome) -> Self {
+        [
+            (Outcome::ConnectionRefused, Self::Refused),
+            (Outcome::HostUnreachable, Self::HostUnreachable),
+            (Outcome::NetUnreachable, Self::NetUnreachable),
+            (Outcome::AdminProhibited, Self::AdminProhibited),
+            (Outcome::NoRoute, Self::NoRoute),
+            (Outcome::FamilyUnavailable, Self::FamilyUnavailable),
+        ]
+        .into_iter()
+        .find_map(|(told, trouble)| (told == outcome).then_some(trouble))
+        .unwrap_or(Self::Own)
+    }
+
     /// As the outcome of a question that had come to this stage.
     #[must_use]
     pub fn at(self, stage: Stage) -> Outcome {
@@ -69,6 +92,8 @@ impl Trouble {
             Self::HostUnreachable => Outcome::HostUnreachable,
             Self::NetUnreachable => Outcome::NetUnreachable,
             Self::AdminProhibited => Outcome::AdminProhibited,
+            Self::NoRoute => Outcome::NoRoute,
+            Self::FamilyUnavailable => Outcome::FamilyUnavailable,
             Self::Own => Outcome::OwnTrouble,
             Self::Reset => match stage {
                 Stage::Bootstrap | Stage::Tcp => Outcome::Reset,

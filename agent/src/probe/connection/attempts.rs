@@ -127,19 +127,6 @@ impl TcpPhase<'_> {
 fn said(dialer: &Dialer, to: SocketAddr, ended: &io::Result<TcpStream>) -> Outcome {
     let Err(error) = ended else { return Outcome::TcpOk };
     let outcome = of_trouble(trouble(error));
-    let perhaps_local = matches!(
-        outcome,
-        Outcome::OwnTrouble | Outcome::NetUnreachable | Outcome::HostUnreachable | Outcome::AdminProhibited
-    );
-    // Without a route the kernel may also say that it has no source address, or no such family; with
-    // an "unreachable", "prohibit" or "blackhole" route instead of none (a usual IPv6 default) it says
-    // what a router would.
-    if perhaps_local && !dialer.has_route(to.ip()) {
-        return match dialer.family_available(Family::of(to.ip())) {
-            true => Outcome::NoRoute,
-            false => Outcome::FamilyUnavailable,
-        };
-    }
     if outcome == Outcome::OwnTrouble {
         tracing::debug!(%to, %error, "own trouble while connecting");
     }
@@ -154,6 +141,8 @@ fn of_trouble(trouble: Trouble) -> Outcome {
         Trouble::HostUnreachable => Outcome::HostUnreachable,
         Trouble::NetUnreachable => Outcome::NetUnreachable,
         Trouble::AdminProhibited => Outcome::AdminProhibited,
+        Trouble::NoRoute => Outcome::NoRoute,
+        Trouble::FamilyUnavailable => Outcome::FamilyUnavailable,
         Trouble::Own => Outcome::OwnTrouble,
     }
 }
