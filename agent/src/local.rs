@@ -68,6 +68,9 @@ pub struct Allow {
     pub ports: Vec<u16>,
     /// Special-purpose networks that may be contacted after all, as CIDRs.
     pub private: Vec<ipnet::IpNet>,
+    /// Whether the path to a target may be looked for: at most 100 small UDP packets to its ports from
+    /// 33434 on, and few large ones.
+    pub paths: bool,
     /// Most probes of addresses a minute (a probe's own few attempts count as one).
     pub connections_per_minute: u32,
     /// Most probes of one address a minute.
@@ -87,6 +90,7 @@ impl Default for Allow {
         Self {
             ports: vec![443],
             private: Vec::new(),
+            paths: true,
             connections_per_minute: 600,
             connections_per_minute_to_one: 60,
             connections_per_minute_to_network: 240,

@@ -48,6 +48,9 @@ pub enum Denial {
     /// The owner does not allow the port.
     #[error("port {0} is not allowed; add it to allow.ports in the owner's file")]
     Port(u16),
+    /// The owner does not let paths be looked for.
+    #[error("paths are not looked for; to allow it set allow.paths in the owner's file")]
+    Paths,
     /// A limit of the owner's is used up: own trouble, says nothing about the address.
     #[error("the owner's limit is used up; to allow more raise {0} in the owner's file")]
     Rate(Limit),
@@ -59,7 +62,7 @@ impl Denial {
     pub fn outcome(self) -> Outcome {
         match self {
             Self::Special(..) => Outcome::SpecialAddress,
-            Self::Port(_) => Outcome::RefusedByPolicy,
+            Self::Port(_) | Self::Paths => Outcome::RefusedByPolicy,
             Self::Rate(_) => Outcome::RateLimited,
         }
     }
@@ -116,6 +119,18 @@ impl Policy {
             return Ok(());
         }
         Err(Denial::Special(address, block))
+    }
+
+    /// Whether the path to this address may be looked for, of a target that is tried on this port: by UDP
+    /// packets to ports that nobody listens on (see [`crate::probe::path`]).
+    ///
+    /// # Errors
+    /// The reason, when not.
+    pub fn permits_path(&self, address: IpAddr, port: u16) -> Result<(), Denial> {
+        if !self.allow.paths {
+            return Err(Denial::Paths);
+        }
+        self.permits(address, port, Role::Target)
     }
 
     /// Takes one probe of this address out of the owner's allowance.
@@ -188,6 +203,16 @@ mod tests {
         assert!(policy.permits(NEGATIVE_CONTROL, 443, Role::Target).is_err());
         assert!(policy.permits("192.0.2.2".parse().unwrap(), 443, Role::NegativeControl).is_err());
         assert!(policy.permits("10.0.0.1".parse().unwrap(), 443, Role::NegativeControl).is_err());
+    }
+
+    #[test]
+    fn the_owner_can_forbid_that_paths_are_looked_for() {
+        let address = "104.26.4.10".parse().unwrap();
+        assert_eq!(policy(Allow::default()).permits_path(address, 443), Ok(()));
+        assert_eq!(policy(Allow::default()).permits_path(address, 22), Err(Denial::Port(22)));
+        assert!(policy(Allow::default()).permits_path("10.0.0.1".parse().unwrap(), 443).is_err());
+        let forbidden = policy(Allow { paths: false, ..Allow::default() }).permits_path(address, 443);
+        assert_eq!(forbidden, Err(Denial::Paths));
     }
 
     #[test]

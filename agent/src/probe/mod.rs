@@ -7,7 +7,8 @@
 //! cold and names the stage that failed; both put questions to a [`channel`] that speaks [`plain`],
 //! [`dot`] or [`doh`]. [`throttle`] knows who wants to be left alone, [`worked`] who has ever worked
 //! from here. [`message`] builds and reads
-//! DNS messages, [`live`] finds the live resolver's servers, [`trouble`] names kernel errors.
+//! DNS messages, [`live`] finds the live resolver's servers, [`trouble`] names kernel errors,
+//! [`icmp`] what routers and hosts say; [`path`] finds the way to an address by them.
 //!
 //! One connection a question: at a few questions a minute a pool would save little and would hide
 //! handshakes, retries and idle-closed connections, which are what we came to see.
@@ -21,8 +22,10 @@ pub mod doh;
 pub mod dot;
 pub mod endpoint;
 pub mod http_check;
+pub mod icmp;
 pub mod live;
 pub mod message;
+pub mod path;
 pub mod plain;
 pub mod remark;
 pub mod resolution;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use parallax_decide::observation::{Family, Outcome};
+use parallax_decide::observation::Outcome;
 use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout_at};
 
@@ -58,7 +58,7 @@ pub async fn connect<'a>(dialer: &'a Dialer, limits: &Limits, segments: Segments
         tokio::select! {
             biased;
             Some((place, ended)) = phase.open.next(), if !phase.open.is_empty() => {
-                let outcome = said(dialer, to, &ended);
+                let outcome = said(to, &ended);
                 phase.note(place, outcome);
                 if let Ok(stream) = ended {
                     phase.settled_by = now() + GRACE;
@@ -124,7 +124,7 @@ impl TcpPhase<'_> {
 }
 
 /// What one attempt came to.
-fn said(dialer: &Dialer, to: SocketAddr, ended: &io::Result<TcpStream>) -> Outcome {
+fn said(to: SocketAddr, ended: &io::Result<TcpStream>) -> Outcome {
     let Err(error) = ended else { return Outcome::TcpOk };
     let outcome = of_trouble(trouble(error));
     if outcome == Outcome::OwnTrouble {

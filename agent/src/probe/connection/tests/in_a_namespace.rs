@@ -63,8 +63,8 @@ fn b37_each_kind_of_icmp_has_its_word_and_so_has_silence() {
         for (address, reply, outcome) in [
             (V4, "reject with icmp type host-unreachable", O::HostUnreachable),
             (V4, "reject with icmp type net-unreachable", O::NetUnreachable),
-            // icmp(7): the kernel makes the same of both.
-            (V4, "reject with icmp type admin-prohibited", O::HostUnreachable),
+            // Before Linux 6.2 the kernel makes the same of both (icmp(7)).
+            (V4, "reject with icmp type admin-prohibited", O::AdminProhibited),
             (V4, "reject with icmp type port-unreachable", O::ConnectionRefused),
             (V4, "reject with tcp reset", O::ConnectionRefused),
             (V4, "drop", O::Silent),
