@@ -169,7 +169,8 @@ impl Dialer {
         Ok((UdpSocket::from_std(socket.into())?, to))
     }
 
-    /// As [`Self::datagrams`], for a name server of the owner's own choice.
+    /// As [`Self::datagrams`], for a name server of the owner's own choice: in a lab such a server may be
+    /// a local one that the map does not know.
     ///
     /// # Errors
     /// As [`Self::datagrams`].
@@ -177,20 +178,6 @@ impl Dialer {
         match self.unconnected(to, &Origin::default()) {
             Err(error) if self.is_lab() && is_net_unreachable(&error) => {
                 Self::direct().unconnected(to, &Origin::default())
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// As [`Self::udp`], for a name server of the owner's own choice: in a lab such a server may be
-    /// a local one that the map does not know.
-    ///
-    /// # Errors
-    /// As [`Self::udp`].
-    pub fn udp_own(&self, to: SocketAddr) -> io::Result<UdpSocket> {
-        match self.connected(to, &Origin::default()) {
-            Err(error) if self.is_lab() && is_net_unreachable(&error) => {
-                Self::direct().connected(to, &Origin::default())
             }
             outcome => outcome,
         }

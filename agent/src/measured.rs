@@ -6,6 +6,7 @@ use std::time::Duration;
 use parallax_decide::observation::{
     Connection, ControlCheck, EndpointCheck, Missed, Outcome, Path, Purpose, Resolution, Says,
 };
+use parallax_proto::ODD_REPLIES_MAX;
 
 /// A fact with how long it took.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +69,10 @@ pub struct ResolutionParticulars {
     pub authentic_data: bool,
     /// Addresses of a reply whose code says failure: evidence, never contacted, never compared.
     pub addresses_not_used: Vec<IpAddr>,
+    /// Addresses beyond the limit: left out, not tried.
+    pub addresses_skipped: u32,
+    /// For people: what the server wrote beside its error, what large datagrams meet on the way.
+    pub remark: String,
     /// The reply that decided; `None`: none was read.
     pub reply: Option<ReplyParticulars>,
     /// Other datagrams that came, at most [`parallax_proto::ODD_REPLIES_MAX`].
@@ -131,6 +136,20 @@ pub struct OddReply {
     pub after: Duration,
     /// Its addresses, a few.
     pub addresses: Vec<IpAddr>,
+}
+
+impl OddReply {
+    /// Adds it to others, of which a few are kept. Another answer to our own question is kept before
+    /// all other kinds: it is the one that accuses.
+    pub fn note(self, others: &mut Vec<Self>) {
+        if others.len() < ODD_REPLIES_MAX {
+            others.push(self);
+        } else if self.kind == OddKind::Different
+            && let Some(other) = others.iter_mut().rfind(|other| other.kind != OddKind::Different)
+        {
+            *other = self;
+        }
+    }
 }
 
 /// What is odd about a datagram.

@@ -50,13 +50,18 @@ impl Recorder {
 
     /// Records a fact that was measured just now.
     pub fn record(&self, reason: Reason, measured: &Measured) {
+        self.record_at(reason, measured, clock::boottime_ms());
+    }
+
+    /// As [`Self::record`], for a fact that was measured at this time of the boot-time clock.
+    pub fn record_at(&self, reason: Reason, measured: &Measured, ended_ms: u64) {
         tracing::debug!(what = ?measured.what, duration_us = clock::micros(measured.duration), "measured");
         let observation = wire::observation(reason, measured);
         let (lane, good) = {
             let mut seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.lane(reason.purpose, &measured.what)
         };
-        self.spool().append(lane, clock::boottime_ms(), good, &observation);
+        self.spool().append(lane, ended_ms, good, &observation);
         match lane {
             Lane::Urgent => self.shared.urgent.notify_one(),
             Lane::Routine => self.shared.routine.notify_one(),

@@ -3,6 +3,7 @@
 use crate::dial::Dialer;
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
+use crate::probe::plain::Servers;
 use crate::probe::throttle::Throttle;
 use crate::probe::worked::Worked;
 use crate::proofs::Proofs;
@@ -25,6 +26,8 @@ pub struct Site {
     pub throttle: Throttle,
     /// Which resolvers' endpoints have ever worked from here.
     pub worked: Worked,
+    /// What was learnt of plain DNS servers.
+    pub servers: Servers,
 }
 
 impl Site {
@@ -39,6 +42,7 @@ impl Site {
             proofs: Proofs::default(),
             throttle: Throttle::default(),
             worked: Worked::in_memory(),
+            servers: Servers::default(),
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::assignment::Assignment;
 use crate::clock::now;
 use crate::local::Changes;
-use crate::measured::{Reason, What};
+use crate::measured::Reason;
 use crate::pins::{Order, Outcome, Pins, Report, What as Change};
 use crate::probe::message::Question;
 use crate::probe::tried::Tried;
@@ -213,17 +213,9 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
         let canary = assignment.canary(&name).ok_or(format!("'{name}' is no name of the assignment"))?;
         let resolver = assignment.resolver(resolver).ok_or(format!("'{resolver}' is no resolver of the assignment"))?;
         let question = Question { name, family: Family::V4 };
-        let measured = resolution::resolve(&self.rounds.site, limits, resolver, &question).await;
-        self.recorder.record(reason, &measured);
-        let addresses = match measured.what {
-            What::Resolution(resolution, _) if connect => resolution.addresses,
-            What::Resolution(..)
-            | What::Connection(..)
-            | What::EndpointCheck(..)
-            | What::ControlCheck(..)
-            | What::Path(..)
-            | What::Missed(..) => Vec::new(),
-        };
+        let resolved = resolution::resolve(&self.rounds.site, limits, resolver, &question).await;
+        let addresses = if connect { resolved.fact.addresses.clone() } else { Vec::new() };
+        resolved.record(&self.recorder, reason);
         let mut connections = FuturesUnordered::new();
         for address in addresses {
             connections.push(self.measure(reason, Tried::canary(canary, address), limits.clone()));

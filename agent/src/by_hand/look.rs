@@ -156,8 +156,8 @@ async fn ask(site: &Site, limits: &Limits, name: &DomainName, resolver: &Resolve
         }
     };
     let (first, second, checked) = tokio::join!(
-        resolution::resolve(site, limits, resolver, &v4),
-        resolution::resolve(site, limits, resolver, &v6),
+        async { resolution::resolve(site, limits, resolver, &v4).await.finish().await },
+        async { resolution::resolve(site, limits, resolver, &v6).await.finish().await },
         checked
     );
     let mut asked = Asked { resolver: resolver.clone(), answers: Vec::new(), endpoint: None };

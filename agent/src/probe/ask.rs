@@ -1,25 +1,28 @@
 //! One question to one resolver over its own transport, with the stage it reached.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parallax_decide::observation::{Outcome, Stage};
+use parallax_proto::FIRST_BYTES_MAX;
 use tokio::time::timeout;
 
+use super::Limits;
 use super::channel::Channel;
-use super::message::{Question, Reply};
-use super::plain::Choice;
+use super::message::{Question, Reply, Unfit};
+use super::plain::{Choice, Hold, Plain};
+use super::remark::add;
 use super::trouble::silence;
-use super::{Limits, plain};
 use crate::assignment::{Resolver, Transport};
-use crate::clock::{now, since};
-use crate::measured::{CertificateHash, OddReply, ReplyParticulars, StageTimes};
+use crate::clock::{Instant, now, since};
+use crate::measured::{Carrier, CertificateHash, OddReply, ReplyParticulars, StageTimes};
 use crate::policy::Role;
 use crate::site::Site;
 
 /// Where a question is and what was learnt on the way, kept outside the exchange so that a deadline
 /// can say which stage it cut.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Trace {
     /// Last stage that was tried.
     pub stage: Stage,
@@ -37,8 +40,12 @@ pub struct Trace {
     pub remark: String,
     /// Particulars of the reply, as far as they are known.
     pub reply: ReplyParticulars,
-    /// Datagrams that were not the reply that decided.
+    /// Datagrams that were not the reply that decided, at most [`parallax_proto::ODD_REPLIES_MAX`].
     pub odd_replies: Vec<OddReply>,
+    /// When the reply that decided came, where the exchange went on after it.
+    pub decided: Option<Instant>,
+    /// The UDP socket that goes on listening for a second reply.
+    pub hold: Option<Arc<Hold>>,
 }
 
 impl Default for Trace {
@@ -53,6 +60,8 @@ impl Default for Trace {
             remark: String::new(),
             reply: ReplyParticulars::default(),
             odd_replies: Vec::new(),
+            decided: None,
+            hold: None,
         }
     }
 }
@@ -61,6 +70,34 @@ impl Trace {
     /// Notes that a stage begins.
     pub fn enter(&mut self, stage: Stage, address: IpAddr) {
         (self.stage, self.address) = (stage, address);
+    }
+
+    /// Takes the particulars of what came as the reply, or its first bytes when it cannot be read.
+    /// What the exchange noted itself stays: truncation on the way, no EDNS, a second connection.
+    ///
+    /// # Errors
+    /// [`Outcome::Malformed`] when it is no reply to the question.
+    pub fn settle(&mut self, carrier: Carrier, bytes: &[u8], read: Result<Reply, Unfit>) -> Result<Reply, Outcome> {
+        let mut read = read;
+        let kept = match &mut read {
+            Ok(reply) => std::mem::take(&mut reply.kept),
+            Err(_) => ReplyParticulars {
+                size: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+                first_bytes: bytes.iter().copied().take(FIRST_BYTES_MAX).collect(),
+                ..ReplyParticulars::default()
+            },
+        };
+        let ReplyParticulars { truncated, without_edns, reconnected, .. } = self.reply;
+        self.reply = ReplyParticulars { transport: Some(carrier), truncated, without_edns, reconnected, ..kept };
+        if let Ok(reply) = &mut read {
+            add(&mut self.remark, &std::mem::take(&mut reply.remark));
+        }
+        read.map_err(|_| Outcome::Malformed)
+    }
+
+    /// Notes a datagram that is not the reply that decides.
+    pub fn odd(&mut self, odd: OddReply) {
+        odd.note(&mut self.odd_replies);
     }
 
     /// The server that was asked, if one was.
@@ -73,6 +110,9 @@ impl Trace {
     #[must_use]
     pub fn silence(&self) -> Outcome {
         match self.stage {
+            // Something did come, and nothing better after it.
+            Stage::Dns if !self.reply.first_bytes.is_empty() => Outcome::Malformed,
+            Stage::Tcp | Stage::Dns if self.reply.truncated => Outcome::TruncatedTcpTimeout,
             // The answer had begun.
             Stage::Http if self.http_status != 0 => Outcome::HttpStalled,
             Stage::Bootstrap | Stage::Tcp | Stage::Tls | Stage::Http | Stage::Dns => silence(self.stage),
@@ -81,7 +121,7 @@ impl Trace {
 }
 
 /// How a question ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Asked {
     /// The reply, or how the stage in `trace` failed.
     pub ended: Result<Reply, Outcome>,
@@ -107,7 +147,8 @@ pub async fn ask(site: &Site, limits: &Limits, resolver: &Resolver, question: &Q
     if ended == Err(Outcome::HttpThrottled) {
         site.throttle.obey(&resolver.name, trace.retry_after);
     }
-    Asked { ended, trace, duration: since(start) }
+    let duration = trace.decided.map_or_else(|| since(start), |decided| decided.saturating_duration_since(start));
+    Asked { ended, trace, duration }
 }
 
 async fn speak(
@@ -121,11 +162,11 @@ async fn speak(
         Transport::Live => live(site, limits, question, trace).await,
         Transport::Plain { server } => {
             permitted(site, *server, trace)?;
-            plain::ask(&site.dialer, *server, Choice::Assigned, question, limits.resolve, trace).await
+            Plain::of(site, limits, *server, Choice::Assigned).ask(question, limits.resolve, trace).await
         }
         Transport::Tcp { server } => {
             permitted(site, *server, trace)?;
-            plain::ask_stream(&site.dialer, *server, Choice::Assigned, question, trace).await
+            Plain::of(site, limits, *server, Choice::Assigned).ask_stream(question, trace).await
         }
         Transport::Dot { .. } | Transport::Doh(_) => {
             let mut channel = Channel::open(site, limits, resolver, trace).await?;
@@ -166,10 +207,13 @@ async fn live(site: &Site, limits: &Limits, question: &Question, trace: &mut Tra
     let mut last = Err(Outcome::NoResolver);
     for server in servers {
         allowance(site, server.ip())?;
-        let asked = plain::ask(&site.dialer, server, Choice::Own, question, share, trace);
+        // What was noted of the server before is not of this one; odd datagrams are of the question.
+        (trace.reply, trace.decided) = (ReplyParticulars::default(), None);
+        let server = Plain::of(site, limits, server, Choice::Own);
+        let asked = server.ask(question, share, trace);
         last = match timeout(share, asked).await {
             Ok(ended) => ended,
-            Err(_) => Err(silence(trace.stage)),
+            Err(_) => Err(trace.silence()),
         };
         // Another server may know or do what this one cannot or will not.
         let elsewhere = [Outcome::Servfail, Outcome::Refused, Outcome::Formerr, Outcome::OtherRcode, Outcome::Referral];

@@ -1,11 +1,10 @@
 //! An open way to a resolver that questions can be put to, one after another.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use parallax_decide::observation::{Outcome, Stage};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
@@ -16,7 +15,7 @@ use super::connection::attempts::connect;
 use super::doh::http::Http;
 use super::doh::{self, DohEndpoint};
 use super::message::{Question, Reply};
-use super::plain::{self, Choice, framed};
+use super::plain::{Choice, Plain, framed};
 use super::{dot, trouble};
 use crate::assignment::{Resolver, Transport};
 use crate::clock::{now, since};
@@ -121,30 +120,12 @@ impl Channel {
         question: &Question,
         trace: &mut Trace,
     ) -> Result<Reply, Outcome> {
-        let begun = now();
         match self {
             Self::Datagrams(server) => {
-                let asked = plain::ask(&site.dialer, *server, Choice::Assigned, question, limits.resolve, trace);
-                let ended = asked.await;
-                trace.stages.dns = since(begun).saturating_sub(trace.stages.tcp);
-                ended
+                Plain::of(site, limits, *server, Choice::Assigned).ask(question, limits.resolve, trace).await
             }
-            Self::Tcp(stream) => {
-                let address = trace.address;
-                trace.enter(Stage::Dns, address);
-                trace.reply.transport = Some(Carrier::Tcp);
-                let ended = within(limits.resolve, framed(stream, question)).await;
-                trace.stages.dns = since(begun);
-                ended
-            }
-            Self::Tls(stream) => {
-                let address = trace.address;
-                trace.enter(Stage::Dns, address);
-                trace.reply.transport = Some(Carrier::Tls);
-                let ended = within(limits.resolve, framed(stream, question)).await;
-                trace.stages.dns = since(begun);
-                ended
-            }
+            Self::Tcp(stream) => over(stream, Carrier::Tcp, limits, question, trace).await,
+            Self::Tls(stream) => over(stream, Carrier::Tls, limits, question, trace).await,
             Self::Http(http) => match &resolver.transport {
                 Transport::Doh(endpoint) => http.ask(endpoint, question, limits.http, trace).await,
                 Transport::Live | Transport::Plain { .. } | Transport::Tcp { .. } | Transport::Dot { .. } => {
@@ -155,8 +136,19 @@ impl Channel {
     }
 }
 
-async fn within(limit: Duration, exchange: impl Future<Output = Result<Reply, Outcome>>) -> Result<Reply, Outcome> {
-    timeout(limit, exchange).await.unwrap_or(Err(trouble::silence(Stage::Dns)))
+async fn over<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    carrier: Carrier,
+    limits: &Limits,
+    question: &Question,
+    trace: &mut Trace,
+) -> Result<Reply, Outcome> {
+    let (begun, address) = (now(), trace.address);
+    trace.enter(Stage::Dns, address);
+    trace.reply.transport = Some(carrier);
+    let ended = timeout(limits.resolve, framed(stream, carrier, true, question, trace)).await;
+    trace.stages.dns = since(begun);
+    ended.unwrap_or(Err(trouble::silence(Stage::Dns)))
 }
 
 /// Limits that leave every one of so many addresses its turn within the whole.

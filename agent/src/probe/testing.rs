@@ -16,6 +16,7 @@ use crate::tls::Trust;
 
 pub(crate) mod doh;
 pub(crate) mod namespace;
+pub(crate) mod rig1;
 
 pub(crate) fn limits() -> Limits {
     Limits {

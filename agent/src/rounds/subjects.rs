@@ -16,8 +16,9 @@ use super::Rounds;
 use crate::assignment::{Assignment, Canary, Control, Node, Resolver, Transport};
 use crate::burst::Subject;
 use crate::clock::{self, Instant};
-use crate::measured::{Measured, Reason, What};
+use crate::measured::{Measured, Reason};
 use crate::probe::message::Question;
+use crate::probe::resolution::Resolved;
 use crate::probe::tried::Tried;
 use crate::probe::{Limits, control, endpoint, resolution};
 use crate::schedule::{Grid, Kind};
@@ -75,7 +76,7 @@ impl Rounds {
     ) -> Option<Instant> {
         let limits = &assignment.schedule.limits;
         let mut expires = None;
-        let mut work: FuturesUnordered<BoxFuture<'_, Option<Measured>>> = FuturesUnordered::new();
+        let mut work: FuturesUnordered<BoxFuture<'_, Option<Resolved>>> = FuturesUnordered::new();
         for resolver in resolvers {
             for family in [Family::V4, Family::V6] {
                 let question = Question { name: canary.name.clone(), family };
@@ -86,9 +87,10 @@ impl Rounds {
             }
         }
         while let Some(ended) = work.next().await {
-            let Some(measured) = ended else { continue };
-            let What::Resolution(resolution, _) = &measured.what else { continue };
-            self.recorder.record(Reason::SCHEDULED, &measured);
+            let Some(resolved) = ended else { continue };
+            let resolution = resolved.fact.clone();
+            // Its socket may go on listening for a while; the addresses are tried at once.
+            resolved.record(&self.recorder, Reason::SCHEDULED);
             if resolution.outcome != Outcome::Answered {
                 continue;
             }

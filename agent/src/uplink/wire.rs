@@ -151,6 +151,8 @@ fn resolution(fact: &Resolution, kept: &ResolutionParticulars) -> v1::Resolution
             })
             .into(),
         server: kept.server.map(address).unwrap_or_default(),
+        addresses_skipped: kept.addresses_skipped,
+        remark: cut(&kept.remark),
     }
 }
 

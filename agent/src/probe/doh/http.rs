@@ -22,7 +22,7 @@ use super::{DohEndpoint, Form, HttpVersion, json};
 use crate::clock::{now, since};
 use crate::measured::Carrier;
 use crate::probe::ask::Trace;
-use crate::probe::message::{Question, Reply, Unfit};
+use crate::probe::message::{Question, Reply};
 use crate::probe::remark::{add, harmless};
 use crate::probe::trouble::trouble;
 
@@ -148,10 +148,11 @@ impl Http {
         trace: &mut Trace,
     ) -> Result<Reply, Outcome> {
         trace.enter(Stage::Http, self.address);
-        trace.reply.transport = Some(match self.sender {
+        let carrier = match self.sender {
             Sender::Http1(_) => Carrier::Http1,
             Sender::Http2(_) => Carrier::Http2,
-        });
+        };
+        trace.reply.transport = Some(carrier);
         let begun = now();
         let ended = timeout(limit, Box::pin(self.exchange(endpoint, question, trace))).await;
         trace.stages.http = since(begun);
@@ -163,14 +164,17 @@ impl Http {
         let message = match endpoint.form {
             Form::WirePost | Form::WireGet => body,
             Form::Json => {
-                let written = json::written(question, &body).map_err(malformed)?;
+                let written = match json::written(question, &body) {
+                    Ok(written) => written,
+                    Err(unfit) => return trace.settle(carrier, &body, Err(unfit)),
+                };
                 if !written.comment.is_empty() {
                     add(&mut trace.remark, &format!("it says: {}", harmless(&written.comment, COMMENT_MAX)));
                 }
                 Bytes::from(written.message)
             }
         };
-        question.read(0, &message).map_err(malformed)
+        trace.settle(carrier, &message, question.read(0, &message))
     }
 
     async fn exchange(
@@ -203,13 +207,6 @@ impl Http {
             }
             Err(error) => Err(named(&error)),
         }
-    }
-}
-
-/// Over HTTP there are no other questions that a reply could be to.
-fn malformed(unfit: Unfit) -> Outcome {
-    match unfit {
-        Unfit::NotOurs | Unfit::Malformed => Outcome::Malformed,
     }
 }
 

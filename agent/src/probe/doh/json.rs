@@ -49,7 +49,7 @@ pub fn written(question: &Question, document: &[u8]) -> Result<Written, Unfit> {
         Unfit::Malformed
     })?;
     if !document.question.0.iter().all(|asked| asked.is(question)) {
-        return Err(Unfit::NotOurs);
+        return Err(Unfit::OtherQuestion);
     }
     let message = document.message(question).ok_or(Unfit::Malformed)?;
     Ok(Written { message, comment: document.comment.0 })
@@ -403,9 +403,9 @@ mod tests {
             assert_eq!(read(document), Err(Unfit::Malformed), "{document}");
         }
         let other = r#"{"Status":0,"Question":[{"name":"example.org","type":1}]}"#;
-        assert_eq!(read(other), Err(Unfit::NotOurs));
+        assert_eq!(read(other), Err(Unfit::OtherQuestion));
         let other = r#"{"Status":0,"Question":[{"name":"example.com","type":28}]}"#;
-        assert_eq!(read(other), Err(Unfit::NotOurs));
+        assert_eq!(read(other), Err(Unfit::OtherQuestion));
     }
 
     #[test]
