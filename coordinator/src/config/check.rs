@@ -1,28 +1,27 @@
 //! From what is written to what is meant: every reference resolved, every fault found at once.
 //!
-//! [`resolvers`] has the part about resolvers, [`services`] the one about machines and services.
+//! [`resolvers`], [`canaries`], [`controls`] and [`services`] have a part each.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use parallax_decide::address::special_purpose;
 use parallax_decide::names::{DomainName, ResolverName, VantageName};
-use parallax_decide::topology::{Canary, Control, ControlKind, Mode, Policy, Role, Topology, Vantage};
+use parallax_decide::topology::{Mode, Policy, Role, Topology, Vantage};
 use serde_saphyr::Spanned;
 
+use super::canaries::{self, NAMES_MAX, Times};
+use super::controls;
 use super::error::{Fault, Found, nearest};
-use super::file::{File, VantageFile};
+use super::file::{File, SourceFile, VantageFile};
 use super::resolvers::{self, Resolvers};
-use super::{Config, ControlTarget, Listen, Schedule, WebListen, policy, services};
+use super::{Config, Listen, Schedule, Source, WebListen, policy, services};
 
 /// Most vantages. The coordinator keeps one stream and the page one column for each.
 const VANTAGES_MAX: usize = 500;
-/// Most canaries, for the same reason.
-const CANARIES_MAX: usize = 200;
-/// Most controls.
-const CONTROLS_MAX: usize = 16;
 /// Most labels of one vantage.
 const LABELS_MAX: usize = 16;
+/// Longest name of a network interface, in bytes: IFNAMSIZ without the closing zero, netdevice(7).
+const INTERFACE_BYTES_MAX: usize = 15;
 
 /// Default place of page and API.
 const WEB_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
@@ -41,10 +40,17 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
     let (policy, schedule) = check_policy(file, &mut found);
     let (resolvers, endpoints) = resolvers::check(file, &mut found);
     let (vantages, labels) = check_vantages(file, &resolvers, &mut found);
-    let canaries = check_canaries(file, &mut found);
-    let (controls, control_targets) = check_controls(file, &mut found);
-    let ours = services::check(file, &mut found);
+    let sources = check_sources(file, &mut found);
+    let times = Times { policy: &policy, schedule: &schedule };
+    let (canaries, canary_extras) = canaries::check(file, times, &mut found);
+    let questions = canaries::check_questions(file, &mut found);
+    let (controls, control_targets) = controls::check(file, &mut found);
+    let ours = services::check(file, times, &mut found);
     services::check_steered(file, &ours, &mut found);
+    let names = canaries.len() + ours.services.len();
+    if names > NAMES_MAX {
+        found.whole(format!("{names} names in `canaries` and `services`; an agent watches at most {NAMES_MAX}"));
+    }
     if file.canaries.is_none() && file.services.is_none() {
         found.whole("nothing to watch: give `canaries`, `services` or both");
     }
@@ -63,6 +69,10 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
         endpoints,
         controls: control_targets,
         node_server_names: ours.server_names,
+        node_http: ours.http,
+        canary_extras,
+        questions,
+        sources,
         schedule,
     })
 }
@@ -115,6 +125,28 @@ fn check_vantages(file: &File, resolvers: &Resolvers, found: &mut Found) -> (BTr
     (vantages, labels)
 }
 
+fn check_sources(file: &File, found: &mut Found) -> BTreeMap<VantageName, Source> {
+    let mut sources = BTreeMap::new();
+    for one in &file.vantages.value {
+        let (Some(source), Ok(name)) = (&one.source, one.name.value.parse()) else { continue };
+        let SourceFile { addresses, interface } = &source.value;
+        let families = |v4: bool| addresses.iter().filter(|address| address.is_ipv4() == v4).count();
+        if families(true) > 1 || families(false) > 1 {
+            found.at(source, "`addresses` must hold at most one address of each family");
+        }
+        if addresses.is_empty() && interface.is_none() {
+            found.at(source, "`source` says nothing: give `addresses`, `interface`, or leave it out");
+        }
+        let bad =
+            |text: &String| text.is_empty() || text.len() > INTERFACE_BYTES_MAX || text.contains(['/', ' ', '\0']);
+        if interface.as_ref().is_some_and(bad) {
+            found.at(source, format!("`interface` must be a name of 1 to {INTERFACE_BYTES_MAX} characters"));
+        }
+        sources.insert(name, Source { addresses: addresses.clone(), interface: interface.clone() });
+    }
+    sources
+}
+
 fn check_vantage(one: &VantageFile, resolvers: &Resolvers, found: &mut Found) -> Option<Vantage> {
     let domain = one.failure_domain.as_ref().unwrap_or(&one.name);
     let failure_domain = found.parse("failure domain", domain)?;
@@ -137,61 +169,6 @@ fn check_vantage(one: &VantageFile, resolvers: &Resolvers, found: &mut Found) ->
         Some(pin) => (Some(found.parse("name of a driver", &pin.driver)?), pin.mode),
     };
     Some(Vantage { failure_domain, upstream, pin_driver, pin_mode })
-}
-
-fn check_canaries(file: &File, found: &mut Found) -> BTreeMap<DomainName, Canary> {
-    let mut canaries = BTreeMap::new();
-    let Some(list) = &file.canaries else { return canaries };
-    bounded(list, "canaries", CANARIES_MAX, found);
-    for one in &list.value {
-        let Some(name) = public_name("canary", &one.name, found) else { continue };
-        port(one.port, &one.name, found);
-        if canaries.insert(name.clone(), Canary { port: one.port, tls: one.tls }).is_some() {
-            found.at(&one.name, format!("canary `{name}` is there twice"));
-        }
-    }
-    canaries
-}
-
-type Controls = BTreeMap<parallax_decide::names::ControlName, Control>;
-type ControlTargets = BTreeMap<parallax_decide::names::ControlName, ControlTarget>;
-
-fn check_controls(file: &File, found: &mut Found) -> (Controls, ControlTargets) {
-    let (mut controls, mut targets) = (BTreeMap::new(), BTreeMap::new());
-    bounded(&file.controls, "controls", CONTROLS_MAX, found);
-    for one in &file.controls.value {
-        let name: Option<parallax_decide::names::ControlName> = found.parse("name of a control", &one.name);
-        port(one.port, &one.name, found);
-        let special = special_purpose(one.address.value);
-        if let (Some(why), false) = (special, one.negative) {
-            found.at(&one.address, format!("a positive control must be on the internet; this address is {why}"));
-        }
-        if let (true, Some(server_name)) = (one.negative, &one.server_name) {
-            found.at(server_name, "a negative control must stay silent; it has no certificate to check");
-        }
-        let server_name = match &one.server_name {
-            None => None,
-            Some(text) => found.parse("name of the certificate", text),
-        };
-        let Some(name) = name else { continue };
-        if controls
-            .insert(
-                name.clone(),
-                Control { kind: if one.negative { ControlKind::Negative } else { ControlKind::Positive } },
-            )
-            .is_some()
-        {
-            found.at(&one.name, format!("control `{name}` is there twice"));
-        }
-        targets.insert(name, ControlTarget { address: one.address.value, port: one.port, server_name });
-    }
-    if !file.controls.value.iter().any(|one| !one.negative) {
-        found.at(
-            &file.controls,
-            "no positive control: without one a vantage whose own uplink is down would accuse the world",
-        );
-    }
-    (controls, targets)
 }
 
 /// A name that is looked up in public DNS.

@@ -35,6 +35,9 @@ pub struct File {
     pub canaries: Option<Spanned<Vec<CanaryFile>>>,
     /// Controls.
     pub controls: Spanned<Vec<ControlFile>>,
+    /// What endpoint checks ask.
+    #[serde(default)]
+    pub questions: QuestionsFile,
     /// Machines of ours.
     #[serde(default)]
     pub nodes: BTreeMap<String, Spanned<NodeFile>>,
@@ -87,6 +90,21 @@ pub struct VantageFile {
     /// How names can be pinned there.
     #[serde(default)]
     pub pin: Option<PinFile>,
+    /// Where its probes come from.
+    #[serde(default)]
+    pub source: Option<Spanned<SourceFile>>,
+}
+
+/// `source:` of a vantage
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceFile {
+    /// Own addresses, at most one of each family.
+    #[serde(default)]
+    pub addresses: Vec<IpAddr>,
+    /// Network interface.
+    #[serde(default)]
+    pub interface: Option<String>,
 }
 
 /// `pin:` of a vantage
@@ -118,10 +136,22 @@ pub struct ResolverFile {
     pub url: Option<Spanned<String>>,
     /// Addresses to connect to (doh).
     #[serde(default)]
-    pub bootstrap: Option<Vec<IpAddr>>,
-    /// Address and port (udp, dot).
+    pub bootstrap: Option<Spanned<Vec<IpAddr>>>,
+    /// Plain DNS servers that know the URL's host, where no address is pinned (doh).
     #[serde(default)]
-    pub address: Option<Spanned<SocketAddr>>,
+    pub bootstrap_resolvers: Option<Spanned<Vec<Spanned<String>>>>,
+    /// Form of the question (doh).
+    #[serde(default)]
+    pub format: Option<Spanned<DohFormatName>>,
+    /// How the question is sent (doh).
+    #[serde(default)]
+    pub method: Option<Spanned<DohMethodName>>,
+    /// Version of HTTP (doh).
+    #[serde(default)]
+    pub http: Option<Spanned<HttpVersionName>>,
+    /// Address and port (udp, tcp, dot).
+    #[serde(default)]
+    pub address: Option<Spanned<String>>,
     /// Name of the certificate (dot).
     #[serde(default)]
     pub server_name: Option<Spanned<String>>,
@@ -135,10 +165,46 @@ pub enum ResolverKind {
     System,
     /// Plain DNS over UDP, then TCP when truncated.
     Udp,
+    /// Plain DNS over TCP alone.
+    Tcp,
     /// DNS over HTTPS.
     Doh,
     /// DNS over TLS.
     Dot,
+}
+
+/// `format:` of a DoH resolver
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DohFormatName {
+    /// RFC 8484.
+    Wire,
+    /// `?name=&type=`, as the large public resolvers have it.
+    Json,
+}
+
+/// `method:` of a DoH resolver
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DohMethodName {
+    /// POST: kept by no cache on the way.
+    Post,
+    /// GET.
+    Get,
+}
+
+/// `http:` of a DoH resolver
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum HttpVersionName {
+    /// HTTP/2, and HTTP/1.1 where the server does not offer it.
+    #[serde(rename = "auto")]
+    Auto,
+    /// HTTP/1.1.
+    #[serde(rename = "1.1")]
+    Http1,
+    /// HTTP/2.
+    #[serde(rename = "2")]
+    Http2,
 }
 
 /// `role:` of a resolver
@@ -167,6 +233,41 @@ pub struct CanaryFile {
     /// Whether TLS for the name is the proof.
     #[serde(default = "yes")]
     pub tls: bool,
+    /// Request after TLS.
+    #[serde(default)]
+    pub http: Option<Spanned<HttpFile>>,
+    /// Whether agents validate the answer themselves (DNSSEC).
+    #[serde(default)]
+    pub validate: bool,
+}
+
+/// `http:` of a canary or a node
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpFile {
+    /// Path and query.
+    pub path: String,
+    /// Statuses that are right; absent: any from 200 to 399.
+    #[serde(default)]
+    pub statuses: Vec<u16>,
+    /// Read at least this much of the body.
+    #[serde(default)]
+    pub read_bytes: u32,
+}
+
+/// `questions:`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuestionsFile {
+    /// A name that exists.
+    #[serde(default)]
+    pub known: Option<Spanned<String>>,
+    /// Unsigned wildcard zone of the operator's.
+    #[serde(default)]
+    pub freshness_zone: Option<Spanned<String>>,
+    /// Random labels below it do not exist.
+    #[serde(default)]
+    pub missing_zone: Option<Spanned<String>>,
 }
 
 /// One of `controls:`
@@ -175,17 +276,21 @@ pub struct CanaryFile {
 pub struct ControlFile {
     /// Name.
     pub name: Spanned<String>,
-    /// Address.
-    pub address: Spanned<IpAddr>,
-    /// TCP port.
-    #[serde(default = "https")]
-    pub port: u16,
+    /// Address; with a captive URL it may be absent.
+    #[serde(default)]
+    pub address: Option<Spanned<IpAddr>>,
+    /// TCP port; with a captive URL the URL has it.
+    #[serde(default)]
+    pub port: Option<u16>,
     /// Name of the certificate; absent: TCP is enough.
     #[serde(default)]
     pub server_name: Option<Spanned<String>>,
     /// Must stay silent.
     #[serde(default)]
     pub negative: bool,
+    /// Plain HTTP URL that must give status 204.
+    #[serde(default)]
+    pub captive_url: Option<Spanned<String>>,
 }
 
 /// One of `nodes:`
@@ -200,6 +305,9 @@ pub struct NodeFile {
     /// Name of the certificate; absent: TCP is enough.
     #[serde(default)]
     pub server_name: Option<Spanned<String>>,
+    /// Request after TLS.
+    #[serde(default)]
+    pub http: Option<Spanned<HttpFile>>,
 }
 
 /// One of `services:`

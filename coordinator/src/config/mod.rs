@@ -1,7 +1,8 @@
 //! The coordinator's configuration: one strict YAML file, or the built-in default.
 //!
 //! - [`mod@file`]: what may be written. [`policy`]: the two policies and single settings.
-//! - [`check`], [`resolvers`] and [`services`]: from written to meant; [`error`]: faults with line and column.
+//! - [`check`], [`resolvers`] with [`doh`], [`canaries`], [`controls`] and [`services`]: from written to meant;
+//!   [`spelling`]: addresses and URLs; [`error`]: faults with line and column.
 //! - [`builtin`]: the default and the example. [`show`]: what is in force.
 
 use std::collections::BTreeMap;
@@ -14,15 +15,20 @@ use parallax_decide::names::{ControlName, DomainName, DriverName, NodeName, Reso
 use parallax_decide::topology::{Mode, Topology};
 
 use error::Faults;
+use file::{DohFormatName, DohMethodName, HttpVersionName};
 
 pub mod builtin;
+pub mod canaries;
 pub mod check;
+pub mod controls;
+pub mod doh;
 pub mod error;
 pub mod file;
 pub mod policy;
 pub mod resolvers;
 pub mod services;
 pub mod show;
+pub mod spelling;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +52,14 @@ pub struct Config {
     pub controls: BTreeMap<ControlName, ControlTarget>,
     /// TLS server names of the nodes that have one.
     pub node_server_names: BTreeMap<NodeName, DomainName>,
+    /// Requests after TLS, of the nodes that have one.
+    pub node_http: BTreeMap<NodeName, HttpCheck>,
+    /// Particulars of the canaries that have any.
+    pub canary_extras: BTreeMap<DomainName, CanaryExtra>,
+    /// What endpoint checks ask.
+    pub questions: Questions,
+    /// Where a vantage's probes come from, of those for which that is said.
+    pub sources: BTreeMap<VantageName, Source>,
     /// When agents probe, and how long they wait.
     pub schedule: Schedule,
 }
@@ -141,15 +155,12 @@ pub enum TsigAlgorithm {
 pub enum Endpoint {
     /// What clients at the vantage use.
     Live,
-    /// Plain DNS.
+    /// Plain DNS over UDP, then TCP when truncated.
     Udp(SocketAddr),
+    /// Plain DNS over TCP alone.
+    Tcp(SocketAddr),
     /// DNS over HTTPS.
-    Doh {
-        /// Its https URL.
-        url: String,
-        /// Addresses to connect to.
-        bootstrap: Vec<IpAddr>,
-    },
+    Doh(Doh),
     /// DNS over TLS.
     Dot {
         /// Where it listens.
@@ -159,15 +170,74 @@ pub enum Endpoint {
     },
 }
 
+/// A DoH endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doh {
+    /// Its https URL.
+    pub url: String,
+    /// Addresses to connect to; empty: the URL's host is looked up.
+    pub bootstrap: Vec<IpAddr>,
+    /// Where it is looked up then.
+    pub bootstrap_resolvers: Vec<SocketAddr>,
+    /// Form of the question.
+    pub format: DohFormatName,
+    /// How it is sent.
+    pub method: DohMethodName,
+    /// Version of HTTP.
+    pub http: HttpVersionName,
+}
+
 /// Where a control is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlTarget {
-    /// Its address.
-    pub address: IpAddr,
+    /// Its address; none: the captive URL's host is looked up at the live resolver.
+    pub address: Option<IpAddr>,
     /// TCP port.
     pub port: u16,
     /// TLS server name; none: TCP is enough.
     pub server_name: Option<DomainName>,
+    /// Plain HTTP URL that must give status 204.
+    pub captive_url: Option<String>,
+}
+
+/// A request after TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpCheck {
+    /// Path and query.
+    pub path: String,
+    /// Statuses that are right; empty: any from 200 to 399.
+    pub statuses: Vec<u16>,
+    /// Read at least this much of the body, in bytes; 0: the status is enough.
+    pub read_bytes: u32,
+}
+
+/// What a canary may have besides port and TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CanaryExtra {
+    /// Request after TLS.
+    pub http: Option<HttpCheck>,
+    /// Whether agents validate the answer themselves.
+    pub validate: bool,
+}
+
+/// The three questions of an endpoint check.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Questions {
+    /// A name that exists; none: nothing is watched that could be asked.
+    pub known: Option<DomainName>,
+    /// Unsigned wildcard zone of the operator's; none: no fresh name is asked.
+    pub freshness_zone: Option<DomainName>,
+    /// Random labels below it do not exist; none: no missing name is asked.
+    pub missing_zone: Option<DomainName>,
+}
+
+/// Where probes come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Own addresses, at most one of each family.
+    pub addresses: Vec<IpAddr>,
+    /// Network interface.
+    pub interface: Option<String>,
 }
 
 /// When agents probe, and how long they wait.
@@ -177,12 +247,20 @@ pub struct Schedule {
     pub endpoint_every: Duration,
     /// Start of each own connection attempt, after the first.
     pub attempt_at: Vec<Duration>,
-    /// Limit of one TCP handshake.
+    /// End of the TCP phase, counted from the probe's start.
     pub connect_timeout: Duration,
     /// Limit of one TLS handshake.
     pub tls_timeout: Duration,
+    /// Longest wait for the HTTP answer.
+    pub http_timeout: Duration,
     /// Limit of one question.
     pub resolve_timeout: Duration,
+    /// How long a UDP socket stays open after the first reply, for a second, different one.
+    pub udp_hold: Duration,
+    /// Random delay of each start, in thousandths of the interval.
+    pub jitter_permille: u32,
+    /// The most a probe may take, in thousandths of its interval.
+    pub probe_budget_permille: u32,
     /// Pause before each confirming probe after a first failure.
     pub burst_gaps: Vec<Duration>,
 }

@@ -26,9 +26,15 @@ pub fn policy(name: PolicyName) -> Policy {
     }
 }
 
+/// Most jitter (`verdicts`: up to 10 % of the round).
+const JITTER_PERMILLE_MAX: u32 = 100;
+
+/// Longest wait for a second UDP reply that agents take.
+const UDP_HOLD_MAX: Duration = Duration::from_secs(5);
+
 /// The schedule of a name. With the burst, a black hole gives `k_min` failures over `span_min`
-/// from one round: the first failure, then each burst probe after its gap, each lasting until its
-/// last own attempt has timed out. A failure that is seen at once (a reset) lasts less; there the
+/// from one round: the first failure, then each burst probe after its gap, each lasting until the end
+/// of its TCP phase. A failure that is seen at once (a reset) lasts less; there the
 /// next round adds what the span still wants.
 #[must_use]
 pub fn schedule(name: PolicyName) -> Schedule {
@@ -39,7 +45,11 @@ pub fn schedule(name: PolicyName) -> Schedule {
             attempt_at: ms(&[0, 500, 1000, 1500]),
             connect_timeout: Duration::from_millis(3000),
             tls_timeout: Duration::from_millis(4000),
+            http_timeout: Duration::from_millis(3000),
             resolve_timeout: Duration::from_millis(5000),
+            udp_hold: Duration::from_millis(2000),
+            jitter_permille: 100,
+            probe_budget_permille: 500,
             burst_gaps: ms(&[0, 2000]),
         },
         PolicyName::Fast => Schedule {
@@ -47,7 +57,12 @@ pub fn schedule(name: PolicyName) -> Schedule {
             attempt_at: ms(&[0, 250]),
             connect_timeout: Duration::from_millis(1000),
             tls_timeout: Duration::from_millis(1500),
+            http_timeout: Duration::from_millis(1500),
             resolve_timeout: Duration::from_millis(2000),
+            udp_hold: Duration::from_millis(1000),
+            jitter_permille: 20,
+            // In a laboratory nothing is slow for long.
+            probe_budget_permille: 1000,
             burst_gaps: ms(&[250, 1000]),
         },
     }
@@ -69,7 +84,11 @@ macro_rules! overrides {
             attempt_at_ms: Option<Vec<u64>>,
             connect_timeout_ms: Option<u64>,
             tls_timeout_ms: Option<u64>,
+            http_timeout_ms: Option<u64>,
             resolve_timeout_ms: Option<u64>,
+            udp_hold_ms: Option<u64>,
+            jitter_permille: Option<u32>,
+            probe_budget_permille: Option<u32>,
             burst_gap_ms: Option<Vec<u64>>,
         }
 
@@ -137,10 +156,20 @@ impl Overrides {
         for (value, field) in [
             (self.connect_timeout_ms, &mut schedule.connect_timeout),
             (self.tls_timeout_ms, &mut schedule.tls_timeout),
+            (self.http_timeout_ms, &mut schedule.http_timeout),
             (self.resolve_timeout_ms, &mut schedule.resolve_timeout),
+            (self.udp_hold_ms, &mut schedule.udp_hold),
         ] {
             if let Some(value) = value {
                 *field = Duration::from_millis(value);
+            }
+        }
+        for (value, field) in [
+            (self.jitter_permille, &mut schedule.jitter_permille),
+            (self.probe_budget_permille, &mut schedule.probe_budget_permille),
+        ] {
+            if let Some(value) = value {
+                *field = value;
             }
         }
         Ok(())
@@ -180,6 +209,7 @@ pub fn faults(policy: &Policy, schedule: &Schedule) -> Vec<String> {
     for (name, limit) in [
         ("connect_timeout", schedule.connect_timeout),
         ("tls_timeout", schedule.tls_timeout),
+        ("http_timeout", schedule.http_timeout),
         ("resolve_timeout", schedule.resolve_timeout),
     ] {
         need(limit >= second / 10 && limit <= second * 30, format!("{name} must be 100 ms to 30 s, not {limit:?}"));
@@ -222,7 +252,27 @@ pub fn faults(policy: &Policy, schedule: &Schedule) -> Vec<String> {
         attempts.iter().chain(&schedule.burst_gaps).all(|gap| *gap <= GAP_MAX),
         format!("attempt_at_ms and burst_gap_ms hold at most {} ms", GAP_MAX.as_millis()),
     );
-    let probe = attempts.last().copied().unwrap_or_default() + schedule.connect_timeout;
+    let last = attempts.last().copied().unwrap_or_default();
+    need(
+        last < schedule.connect_timeout,
+        format!(
+            "attempt_at_ms starts an attempt after {last:?}, but connect_timeout_ms ends the TCP phase after {:?}",
+            schedule.connect_timeout
+        ),
+    );
+    need(
+        schedule.jitter_permille <= JITTER_PERMILLE_MAX,
+        format!("jitter_permille must be at most {JITTER_PERMILLE_MAX}, not {}", schedule.jitter_permille),
+    );
+    need(
+        (1..=1000).contains(&schedule.probe_budget_permille),
+        format!("probe_budget_permille must be 1 to 1000, not {}", schedule.probe_budget_permille),
+    );
+    need(
+        schedule.udp_hold <= UDP_HOLD_MAX,
+        format!("udp_hold_ms must be at most {} ms, not {:?}", UDP_HOLD_MAX.as_millis(), schedule.udp_hold),
+    );
+    let probe = schedule.connect_timeout;
     let burst = schedule.burst_gaps.iter().fold(Duration::ZERO, |sum, gap| sum + *gap + probe);
     need(
         1 + schedule.burst_gaps.len() >= policy.k_min as usize && burst >= policy.span_min,
@@ -233,7 +283,73 @@ pub fn faults(policy: &Policy, schedule: &Schedule) -> Vec<String> {
             policy.span_min
         ),
     );
+    faults.extend(budget_faults(policy, schedule));
     faults
+}
+
+/// The longest a connection may take: TCP, TLS, and HTTP where a target asks for it.
+#[must_use]
+pub fn connection_budget(schedule: &Schedule, http: bool) -> Duration {
+    let http = if http { schedule.http_timeout } else { Duration::ZERO };
+    schedule.connect_timeout + schedule.tls_timeout + http
+}
+
+/// What a probe may take of its interval.
+#[must_use]
+pub fn allowance(every: Duration, schedule: &Schedule) -> Duration {
+    every.saturating_mul(schedule.probe_budget_permille) / 1000
+}
+
+/// Probes that cannot be over before the next one, and answers that come too late to count: a slow
+/// failure would then never be seen.
+fn budget_faults(policy: &Policy, schedule: &Schedule) -> Vec<String> {
+    let mut faults = Vec::new();
+    let connection = connection_budget(schedule, false);
+    let share = share_words(schedule);
+    for (every, interval, limits, budget) in [
+        ("canary_every", policy.canary_every, "connect_timeout_ms plus tls_timeout_ms", connection),
+        ("node_every", policy.node_every, "connect_timeout_ms plus tls_timeout_ms", connection),
+        ("control_every", policy.control_every, "connect_timeout_ms plus tls_timeout_ms", connection),
+        ("canary_every", policy.canary_every, "resolve_timeout_ms", schedule.resolve_timeout),
+        ("endpoint_every", schedule.endpoint_every, "resolve_timeout_ms", schedule.resolve_timeout),
+    ] {
+        if budget > allowance(interval, schedule) {
+            faults.push(format!(
+                "a probe may take {budget:?} ({limits}), which is more than {share} {every} ({interval:?}): \
+                 lower {limits}, or raise {every} to at least {:?}",
+                needed(budget, schedule)
+            ));
+        }
+    }
+    let latest = policy.canary_every + schedule.resolve_timeout + connection;
+    for (name, limit) in [("silent_after", policy.silent_after), ("fresh_for", policy.fresh_for)] {
+        if limit > policy.canary_every && limit <= latest {
+            faults.push(format!(
+                "a slow failure is known {latest:?} after the one before (canary_every, resolve_timeout_ms, \
+                 connect_timeout_ms and tls_timeout_ms together), too late for {name} ({limit:?}): raise {name} above \
+                 {latest:?}"
+            ));
+        }
+    }
+    faults
+}
+
+/// The shortest interval that leaves room for a probe.
+#[must_use]
+pub fn needed(budget: Duration, schedule: &Schedule) -> Duration {
+    let permille = u64::from(schedule.probe_budget_permille.max(1));
+    let ms = u64::try_from(budget.as_millis()).unwrap_or(u64::MAX).saturating_mul(1000).div_ceil(permille);
+    Duration::from_millis(ms)
+}
+
+/// The share of its interval that a probe may take, as a message says it.
+#[must_use]
+pub fn share_words(schedule: &Schedule) -> String {
+    match schedule.probe_budget_permille {
+        500 => "half of".to_owned(),
+        1000 => "the whole of".to_owned(),
+        permille => format!("{permille} thousandths (probe_budget_permille) of"),
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use parallax_decide::topology::{Resolver, Role, Transport};
 
 use super::Endpoint;
 use super::check::bounded;
+use super::doh::{self, DNS_PORT, server};
 use super::error::Found;
 use super::file::{File, ResolverFile, ResolverKind, RoleName};
 
@@ -28,8 +29,8 @@ pub fn check(file: &File, found: &mut Found) -> (Resolvers, BTreeMap<ResolverNam
         let (Some(name), Some(endpoint), Some(role)) = (name, endpoint, role) else { continue };
         let transport = match endpoint {
             Endpoint::Live => Transport::Live,
-            Endpoint::Udp(_) => Transport::Plain,
-            Endpoint::Doh { .. } => Transport::Doh,
+            Endpoint::Udp(_) | Endpoint::Tcp(_) => Transport::Plain,
+            Endpoint::Doh(_) => Transport::Doh,
             Endpoint::Dot { .. } => Transport::Dot,
         };
         if resolvers.insert(name.clone(), Resolver { transport, role }).is_some() {
@@ -50,7 +51,7 @@ fn check_role(one: &ResolverFile, orders: &mut BTreeSet<u8>, found: &mut Found) 
         return None;
     }
     match (one.role, &one.order) {
-        (RoleName::Reserve, _) if one.kind == ResolverKind::Udp => {
+        (RoleName::Reserve, _) if matches!(one.kind, ResolverKind::Udp | ResolverKind::Tcp) => {
             found.at(
                 &one.name,
                 "a plain resolver cannot be a reserve: a failover never gives up encryption; use observe_only",
@@ -77,48 +78,47 @@ fn check_role(one: &ResolverFile, orders: &mut BTreeSet<u8>, found: &mut Found) 
     }
 }
 
+/// Port of DNS over TLS, as a suggestion names it.
+const DOT_PORT: u16 = 853;
+
 fn check_endpoint(one: &ResolverFile, found: &mut Found) -> Option<Endpoint> {
-    let needs = match one.kind {
-        ResolverKind::System => [false, false, false, false],
-        ResolverKind::Udp => [false, false, true, false],
-        ResolverKind::Doh => [true, true, false, false],
-        ResolverKind::Dot => [false, false, true, true],
+    let (needs, may): (&[&str], &[&str]) = match one.kind {
+        ResolverKind::System => (&[], &[]),
+        ResolverKind::Udp | ResolverKind::Tcp => (&["address"], &[]),
+        ResolverKind::Doh => (&["url"], &["bootstrap", "bootstrap_resolvers", "format", "method", "http"]),
+        ResolverKind::Dot => (&["address", "server_name"], &[]),
     };
-    let has = [one.url.is_some(), one.bootstrap.is_some(), one.address.is_some(), one.server_name.is_some()];
-    let keys = ["url", "bootstrap", "address", "server_name"];
-    for ((key, needed), given) in keys.into_iter().zip(needs).zip(has) {
-        if needed && !given {
+    let mut good = true;
+    for (key, given) in [
+        ("url", one.url.is_some()),
+        ("bootstrap", one.bootstrap.is_some()),
+        ("bootstrap_resolvers", one.bootstrap_resolvers.is_some()),
+        ("format", one.format.is_some()),
+        ("method", one.method.is_some()),
+        ("http", one.http.is_some()),
+        ("address", one.address.is_some()),
+        ("server_name", one.server_name.is_some()),
+    ] {
+        if needs.contains(&key) && !given {
             found.at(&one.name, format!("resolver `{}` needs `{key}`", one.name.value));
-        } else if given && !needed {
+            good = false;
+        } else if given && !needs.contains(&key) && !may.contains(&key) {
             found.at(&one.name, format!("`{key}` does not belong to a resolver of this kind"));
+            good = false;
         }
     }
-    if needs != has {
+    if !good {
         return None;
     }
     match one.kind {
         ResolverKind::System => Some(Endpoint::Live),
-        ResolverKind::Udp => one.address.as_ref().map(|address| Endpoint::Udp(address.value)),
-        ResolverKind::Doh => check_doh(one, found),
+        ResolverKind::Udp => server(one.address.as_ref()?, DNS_PORT, found).map(Endpoint::Udp),
+        ResolverKind::Tcp => server(one.address.as_ref()?, DNS_PORT, found).map(Endpoint::Tcp),
+        ResolverKind::Doh => doh::check(one, found).map(Endpoint::Doh),
         ResolverKind::Dot => {
-            let server_name = found.parse("name of the certificate", one.server_name.as_ref()?)?;
-            one.address.as_ref().map(|address| Endpoint::Dot { address: address.value, server_name })
+            let server_name = found.parse("name of the certificate", one.server_name.as_ref()?);
+            let address = server(one.address.as_ref()?, DOT_PORT, found)?;
+            Some(Endpoint::Dot { address, server_name: server_name? })
         }
     }
-}
-
-fn check_doh(one: &ResolverFile, found: &mut Found) -> Option<Endpoint> {
-    let (url, bootstrap) = (one.url.as_ref()?, one.bootstrap.clone()?);
-    if bootstrap.is_empty() || bootstrap.len() > 8 {
-        found
-            .at(&one.name, "`bootstrap` must hold one to eight addresses: the endpoint's own name cannot be looked up");
-        return None;
-    }
-    let parsed: axum::http::Uri = found.parse("url", url)?;
-    let good = parsed.scheme_str() == Some("https") && parsed.host().is_some() && url.value.len() <= 255;
-    if !good {
-        found.at(url, "must read https://HOST/PATH");
-        return None;
-    }
-    Some(Endpoint::Doh { url: url.value.clone(), bootstrap })
 }

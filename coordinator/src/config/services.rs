@@ -7,10 +7,11 @@ use parallax_decide::names::{DomainName, DriverName, NodeName, ServiceName};
 use parallax_decide::topology::{Node, Service};
 use serde_saphyr::Spanned;
 
+use super::canaries::{self, Times};
 use super::check::{bounded, port, public_name, unknown};
 use super::error::Found;
 use super::file::{DriverFile, DriverKind, File, ServiceFile, TsigAlgorithmName};
-use super::{Driver, Rfc2136, TsigAlgorithm};
+use super::{Driver, HttpCheck, Rfc2136, TsigAlgorithm, spelling};
 
 /// Most nodes: each is probed from each vantage.
 const NODES_MAX: usize = 64;
@@ -27,6 +28,8 @@ pub struct Ours {
     pub nodes: BTreeMap<NodeName, Node>,
     /// Names of their certificates.
     pub server_names: BTreeMap<NodeName, DomainName>,
+    /// Requests after TLS.
+    pub http: BTreeMap<NodeName, HttpCheck>,
     /// Services.
     pub services: BTreeMap<ServiceName, Service>,
     /// Drivers.
@@ -34,8 +37,8 @@ pub struct Ours {
 }
 
 /// Checks nodes, drivers and services.
-pub fn check(file: &File, found: &mut Found) -> Ours {
-    let (nodes, server_names) = check_nodes(file, found);
+pub fn check(file: &File, times: Times<'_>, found: &mut Found) -> Ours {
+    let (nodes, server_names, http) = check_nodes(file, times, found);
     let mut drivers = BTreeMap::new();
     for (name, one) in &file.drivers {
         let parsed = name.parse::<DriverName>().map_err(|error| found.at(one, format!("name of a driver: {error}")));
@@ -61,7 +64,7 @@ pub fn check(file: &File, found: &mut Found) -> Ours {
             }
         }
     }
-    Ours { nodes, server_names, services, drivers }
+    Ours { nodes, server_names, http, services, drivers }
 }
 
 /// A check must not depend on a name that a failover moves: it would prove itself.
@@ -78,21 +81,30 @@ pub fn check_steered(file: &File, ours: &Ours, found: &mut Found) {
     for server_name in file.controls.value.iter().filter_map(|control| control.server_name.as_ref()) {
         refuse(server_name, &server_name.value, "a control");
     }
+    for url in file.controls.value.iter().filter_map(|control| control.captive_url.as_ref()) {
+        refuse(url, &host_of(&url.value, "http"), "a control");
+    }
     for resolver in &file.resolvers.value {
         if let Some(server_name) = &resolver.server_name {
             refuse(server_name, &server_name.value, "a resolver");
         }
         if let Some(url) = &resolver.url {
-            let host = url.value.parse::<axum::http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
-            refuse(url, &host.unwrap_or_default(), "a resolver");
+            refuse(url, &host_of(&url.value, "https"), "a resolver");
         }
     }
 }
 
+fn host_of(url: &str, scheme: &str) -> String {
+    spelling::url(url, scheme).ok().and_then(|(uri, _)| uri.host().map(str::to_owned)).unwrap_or_default()
+}
+
 type Nodes = BTreeMap<NodeName, Node>;
 
-fn check_nodes(file: &File, found: &mut Found) -> (Nodes, BTreeMap<NodeName, DomainName>) {
+type Particulars = (Nodes, BTreeMap<NodeName, DomainName>, BTreeMap<NodeName, HttpCheck>);
+
+fn check_nodes(file: &File, times: Times<'_>, found: &mut Found) -> Particulars {
     let (mut nodes, mut server_names, mut addresses) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut requests = BTreeMap::new();
     if file.nodes.len() > NODES_MAX {
         found.whole(format!("`nodes` holds {}; at most {NODES_MAX} are supported", file.nodes.len()));
     }
@@ -115,6 +127,14 @@ fn check_nodes(file: &File, found: &mut Found) -> (Nodes, BTreeMap<NodeName, Dom
             found.at(&node.address, format!("nodes `{other}` and `{name}` have the same address"));
         }
         let server_name = node.server_name.as_ref().and_then(|text| found.parse("name of the certificate", text));
+        if let Some(http) = &node.http {
+            if node.server_name.is_none() {
+                found.at(http, "an HTTP request needs TLS first: give `server_name`, or leave out `http`");
+            }
+            canaries::check_http(http, found);
+            canaries::in_time(http, "node_every", times.policy.node_every, times.schedule, found);
+            requests.extend(canaries::http_of(http).map(|http| (name.clone(), http)));
+        }
         nodes.insert(
             name.clone(),
             Node { address: node.address.value, port: node.port, tls: node.server_name.is_some() },
@@ -123,7 +143,7 @@ fn check_nodes(file: &File, found: &mut Found) -> (Nodes, BTreeMap<NodeName, Dom
             server_names.insert(name, server_name);
         }
     }
-    (nodes, server_names)
+    (nodes, server_names, requests)
 }
 
 fn check_driver(one: &DriverFile, found: &mut Found) -> Option<Driver> {

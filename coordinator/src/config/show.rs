@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{Config, Driver, Endpoint, Listen, TsigAlgorithm, WebListen};
+use super::file::{DohFormatName, DohMethodName, HttpVersionName};
+use super::{Config, Driver, Endpoint, HttpCheck, Listen, TsigAlgorithm, WebListen};
 use parallax_decide::topology::{ControlKind, Mode, Policy, Role};
 
 /// The configuration as JSON, `schema` 1.
@@ -22,7 +23,11 @@ pub fn as_json(config: &Config) -> Value {
             "attempt_at_ms": config.schedule.attempt_at.iter().copied().map(ms).collect::<Vec<_>>(),
             "connect_timeout_ms": ms(config.schedule.connect_timeout),
             "tls_timeout_ms": ms(config.schedule.tls_timeout),
+            "http_timeout_ms": ms(config.schedule.http_timeout),
             "resolve_timeout_ms": ms(config.schedule.resolve_timeout),
+            "udp_hold_ms": ms(config.schedule.udp_hold),
+            "jitter_permille": config.schedule.jitter_permille,
+            "probe_budget_permille": config.schedule.probe_budget_permille,
             "burst_gap_ms": config.schedule.burst_gaps.iter().copied().map(ms).collect::<Vec<_>>(),
         },
         "vantages": topology.vantages.iter().map(|(name, vantage)| json!({
@@ -31,6 +36,9 @@ pub fn as_json(config: &Config) -> Value {
             "failure_domain": vantage.failure_domain,
             "upstream": vantage.upstream,
             "pin": vantage.pin_driver.as_ref().map(|driver| json!({ "driver": driver, "mode": mode(vantage.pin_mode) })),
+            "source": config.sources.get(name).map(|source| json!({
+                "addresses": source.addresses, "interface": source.interface,
+            })),
         })).collect::<Vec<_>>(),
         "resolvers": topology.resolvers.iter().map(|(name, resolver)| json!({
             "name": name,
@@ -39,14 +47,22 @@ pub fn as_json(config: &Config) -> Value {
         })).collect::<Vec<_>>(),
         "canaries": topology.canaries.iter().map(|(name, canary)| json!({
             "name": name, "port": canary.port, "tls": canary.tls,
+            "http": config.canary_extras.get(name).and_then(|extra| extra.http.as_ref()).map(http),
+            "validate": config.canary_extras.get(name).is_some_and(|extra| extra.validate),
         })).collect::<Vec<_>>(),
         "controls": config.controls.iter().map(|(name, target)| json!({
             "name": name, "address": target.address, "port": target.port, "server_name": target.server_name,
+            "captive_url": target.captive_url,
             "negative": topology.controls.get(name).is_some_and(|control| control.kind == ControlKind::Negative),
         })).collect::<Vec<_>>(),
+        "questions": {
+            "known": config.questions.known,
+            "freshness_zone": config.questions.freshness_zone,
+            "missing_zone": config.questions.missing_zone,
+        },
         "nodes": topology.nodes.iter().map(|(name, node)| json!({
             "name": name, "address": node.address, "port": node.port,
-            "server_name": config.node_server_names.get(name),
+            "server_name": config.node_server_names.get(name), "http": config.node_http.get(name).map(http),
         })).collect::<Vec<_>>(),
         "services": topology.services.iter().map(|(name, service)| json!({
             "name": name, "hostname": service.hostname, "ttl_s": service.ttl_s, "native": service.native,
@@ -122,11 +138,32 @@ fn endpoint(endpoint: &Endpoint) -> Value {
     match endpoint {
         Endpoint::Live => json!({ "kind": "system" }),
         Endpoint::Udp(address) => json!({ "kind": "udp", "address": address.to_string() }),
-        Endpoint::Doh { url, bootstrap } => json!({ "kind": "doh", "url": url, "bootstrap": bootstrap }),
+        Endpoint::Tcp(address) => json!({ "kind": "tcp", "address": address.to_string() }),
+        Endpoint::Doh(doh) => json!({
+            "kind": "doh", "url": doh.url, "bootstrap": doh.bootstrap,
+            "bootstrap_resolvers": doh.bootstrap_resolvers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "format": match doh.format {
+                DohFormatName::Wire => "wire",
+                DohFormatName::Json => "json",
+            },
+            "method": match doh.method {
+                DohMethodName::Post => "post",
+                DohMethodName::Get => "get",
+            },
+            "http": match doh.http {
+                HttpVersionName::Auto => "auto",
+                HttpVersionName::Http1 => "1.1",
+                HttpVersionName::Http2 => "2",
+            },
+        }),
         Endpoint::Dot { address, server_name } => {
             json!({ "kind": "dot", "address": address.to_string(), "server_name": server_name })
         }
     }
+}
+
+fn http(check: &HttpCheck) -> Value {
+    json!({ "path": check.path, "statuses": check.statuses, "read_bytes": check.read_bytes })
 }
 
 fn driver(driver: &Driver) -> Value {

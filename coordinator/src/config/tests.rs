@@ -1,8 +1,9 @@
 //! What is wrong with a file, in the words the operator reads.
 
-use parallax_decide::topology::{Mode, Role};
+use parallax_decide::topology::{ControlKind, Mode, Role};
 
-use super::{Config, WebListen, builtin};
+use super::file::{DohFormatName, DohMethodName, HttpVersionName};
+use super::{Config, Endpoint, WebListen, builtin};
 
 /// The example with one text replaced; it must be there.
 fn with(from: &str, to: &str) -> String {
@@ -81,8 +82,72 @@ fn every_fault_is_named_with_its_place() {
         ("role: reserve, order: 2", "role: reserve, order: 1", "two reserves have order 1"),
         ("role: reserve, order: 2", "role: reserve", "a reserve needs an `order`"),
         ("kind: system, role: live", "kind: system, role: primary", "belong together"),
-        ("bootstrap: [1.1.1.3]", "bootstrap: []", "`bootstrap` must hold one to eight"),
-        (", bootstrap: [1.1.1.3]", "", "resolver `doh-family` needs `bootstrap`"),
+        ("bootstrap: [1.1.1.3]", "bootstrap: []", "`bootstrap` must hold one to 4"),
+        (
+            ", bootstrap: [1.1.1.3]",
+            "",
+            "resolver `doh-family` needs `bootstrap` (its addresses) or `bootstrap_resolvers`",
+        ),
+        (
+            "bootstrap: [1.1.1.3]",
+            "bootstrap: [1.1.1.3], bootstrap_resolvers: [\"1.1.1.1:53\"]",
+            "`bootstrap_resolvers` is not used while `bootstrap` pins",
+        ),
+        ("bootstrap: [1.1.1.3]", "bootstrap_resolvers: []", "`bootstrap_resolvers` must hold one to 3"),
+        ("bootstrap: [1.1.1.3]", "bootstrap_resolvers: [\"2606:4700::64:53\"]", "as in \"[2606:4700::64]:53\""),
+        ("bootstrap: [1.1.1.3]", "bootstrap: [1.1.1.3], format: jsno", "unknown value `jsno`, did you mean `json`?"),
+        ("bootstrap: [1.1.1.3]", "bootstrap: [1.1.1.3], method: put", "unknown value `put`; expected one of post, get"),
+        ("bootstrap: [1.1.1.3]", "bootstrap: [1.1.1.3], http: 3", "unknown value `3`; expected one of auto, 1.1, 2"),
+        ("bootstrap: [1.1.1.3]", "bootstrap: [1.1.1.3], format: json, method: post", "the JSON form is a GET"),
+        ("https://family.cloudflare-dns.com", "https://2606:4700::1113", "https://[2606:4700::1113]/dns-query"),
+        ("address: \"8.8.8.8:53\"", "address: \"2001:4860::8888\"", "as in \"[2001:4860::8888]:53\""),
+        ("address: \"9.9.9.9:853\"", "address: \"tls://2620:fe::fe\"", "as in \"[2620:fe::fe]:853\""),
+        (
+            "kind: udp, address",
+            "kind: udp, format: wire, address",
+            "`format` does not belong to a resolver of this kind",
+        ),
+        (
+            "name: plain-google, kind: udp, address: \"8.8.8.8:53\", role: observe_only",
+            "name: plain-google, kind: tcp, address: \"8.8.8.8:53\", role: reserve, order: 3",
+            "a plain resolver cannot be a reserve",
+        ),
+        ("validate: true, http: { path: /,", "validate: true, http: { path: health,", "`path` must begin with /"),
+        ("statuses: [200], read_bytes", "statuses: [20], read_bytes", "`statuses` must hold at most 16 numbers"),
+        ("read_bytes: 512", "read_bytes: 2000000", "`read_bytes` must be at most 1048576"),
+        ("tls: true, validate", "tls: false, validate", "an HTTP request needs TLS first"),
+        ("server_name: fi.montana.quest, http", "http", "an HTTP request needs TLS first: give `server_name`"),
+        ("questions: { known:", "questions: { knwon:", "unknown key `knwon`, did you mean `known`?"),
+        (
+            "freshness_zone: fresh.montana.quest",
+            "freshness_zone: 10.0.0.1",
+            "a freshness zone is a name, not an address",
+        ),
+        ("addresses: [49.12.20.99]", "addresses: [49.12.20.99, 49.12.20.98]", "at most one address of each family"),
+        ("interface: eth0", "interface: an-interface-of-long-name", "`interface` must be a name of 1 to 15"),
+        ("source: { addresses: [49.12.20.99], interface: eth0 }", "source: {}", "`source` says nothing"),
+        ("captive_url: \"http:", "captive_url: \"https:", "must read http://HOST/PATH"),
+        ("{ name: captive, captive_url", "{ name: captive, negative: true, captive_url", "do not belong to it"),
+        (
+            "captive_url: \"http://connectivitycheck.gstatic.com",
+            "captive_url: \"http://fi.montana.quest",
+            "it cannot be a control",
+        ),
+        (
+            "address: 1.0.0.1, port: 443, server_name",
+            "port: 443, server_name",
+            "control `control-cf` needs an `address`",
+        ),
+        (
+            "policy_overrides: { dwell_s: 300,",
+            "policy_overrides: { jitter_permille: 101,",
+            "jitter_permille must be at most 100, not 101",
+        ),
+        (
+            "policy_overrides: { dwell_s: 300,",
+            "policy_overrides: { udp_hold_ms: 6000,",
+            "udp_hold_ms must be at most 5000 ms",
+        ),
         ("https://family.", "http://family.", "must read https://HOST/PATH"),
         ("https://family.cloudflare-dns.com", "https://fi.montana.quest", "it cannot be a resolver"),
         ("- { name: example.com,", "- { name: fi.montana.quest,", "it cannot be a canary as well"),
@@ -109,11 +174,92 @@ fn every_fault_is_named_with_its_place() {
         ("web: \"127.0.0.1:8080\"", "web: \"unix:web.sock\"", "must be an absolute path"),
         ("web: \"127.0.0.1:8080\"", "web: \"localhost\"", "address and port, or unix:/path"),
     ];
+    let mut wrong = String::new();
     for (from, to, part) in cases {
         let said = faults(&with(from, to));
-        assert!(said.contains(part), "{to}\n  said: {said}\n  not: {part}");
-        assert!(said.starts_with("parallax.yaml:") && !said.starts_with("parallax.yaml: "), "{to}: {said}");
+        let placed = said.starts_with("parallax.yaml:") && !said.starts_with("parallax.yaml: ");
+        if !placed || !said.contains(part) {
+            wrong.push_str(&format!("{to}\n  said: {said}\n  not: {part}\n"));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The limits leave no room in the interval: refused, with the value to change (B48); a result would come
+/// later than it is expected (B54).
+#[test]
+fn b48_b54_limits_that_do_not_fit_the_interval_are_refused_with_the_value_to_change() {
+    let said = |overrides: &str| {
+        let text = with("policy_overrides: { dwell_s: 300, verify_within_s: 180 }", overrides);
+        faults(&text)
+    };
+    let slow = said("policy_overrides: { endpoint_every_ms: 1000 }");
+    assert!(slow.contains("unknown key `endpoint_every_ms`"), "{slow}");
+    let slow = said("policy_overrides: { endpoint_every_s: 1 }");
+    let part = "a probe may take 5s (resolve_timeout_ms), which is more than half of endpoint_every (1s): lower \
+                resolve_timeout_ms, or raise endpoint_every to at least 10s";
+    assert!(slow.contains(part) && slow.starts_with("parallax.yaml:"), "{slow}");
+    // The whole interval may be allowed, and then says so.
+    let slow = said("policy_overrides: { endpoint_every_s: 4, probe_budget_permille: 1000 }");
+    assert!(slow.contains("more than the whole of endpoint_every (4s)"), "{slow}");
+    assert_eq!(said("policy_overrides: { endpoint_every_s: 5, probe_budget_permille: 1000 }"), "none");
+    // Without HTTP the nodes' probes fit; the one with `http` does not.
+    let slow = said("policy_overrides: { node_every_s: 14 }");
+    assert!(
+        slow.contains("with `http` a probe may take 10s") && slow.contains("raise node_every to at least 20s"),
+        "{slow}"
+    );
+    assert_eq!(slow.lines().count(), 1, "{slow}");
+    let late = said("policy_overrides: { silent_after_s: 70 }");
+    assert!(
+        late.contains("a slow failure is known 72s after") && late.contains("raise silent_after above 72s"),
+        "{late}"
+    );
+    let never = said("policy_overrides: { connect_timeout_ms: 1500 }");
+    assert!(never.contains("attempt_at_ms starts an attempt after 1.5s"), "{never}");
+}
+
+#[test]
+fn what_an_endpoint_check_asks_has_defaults() {
+    let config = Config::parse(builtin::EXAMPLE, "example").unwrap();
+    assert_eq!(config.questions.freshness_zone, Some("fresh.montana.quest".parse().unwrap()));
+    let default = Config::load(None).unwrap();
+    let known: parallax_decide::names::DomainName = "example.com".parse().unwrap();
+    assert_eq!((default.questions.known, default.questions.missing_zone), (Some(known.clone()), Some(known)));
+    assert_eq!(default.questions.freshness_zone, None);
+}
+
+#[test]
+fn the_default_has_three_operators_a_negative_and_a_captive_control() {
+    let default = Config::load(None).unwrap();
+    let of = |kind| default.topology.controls.values().filter(|control| control.kind == kind).count();
+    assert_eq!((of(ControlKind::Positive), of(ControlKind::Negative), of(ControlKind::Captive)), (3, 1, 1));
+}
+
+#[test]
+fn a_url_with_an_address_needs_no_other_and_names_may_be_looked_up() {
+    let text = with(
+        "url: \"https://family.cloudflare-dns.com/dns-query\", bootstrap: [1.1.1.3]",
+        "url: \"https://[2606:4700::1113]:8443/dns-query\", http: 1.1, method: get",
+    );
+    let config = Config::parse(&text, "x").unwrap();
+    let Endpoint::Doh(family) = &config.endpoints[&"doh-family".parse().unwrap()] else { panic!("no DoH") };
+    assert_eq!(family.bootstrap, ["2606:4700::1113".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!((family.http, family.method), (HttpVersionName::Http1, DohMethodName::Get));
+    let Endpoint::Doh(json) = &config.endpoints[&"doh-google-json".parse().unwrap()] else { panic!("no DoH") };
+    assert!(json.bootstrap.is_empty() && json.bootstrap_resolvers.len() == 2);
+    assert_eq!(
+        (json.format, json.method, json.http),
+        (DohFormatName::Json, DohMethodName::Get, HttpVersionName::Http2)
+    );
+}
+
+#[test]
+fn agents_take_at_most_64_names() {
+    let mut text = builtin::DEFAULT.to_owned();
+    let more: String = (0..62).map(|i| format!("  - {{ name: n{i}.example.org }}\n")).collect();
+    text = text.replacen("canaries:\n", &format!("canaries:\n{more}"), 1);
+    assert!(faults(&text).contains("`canaries` holds 65; at most 64"), "{}", faults(&text));
 }
 
 #[test]
@@ -134,7 +280,7 @@ fn lists_that_must_not_be_empty_are_refused() {
         assert!(said.contains(&format!("`{}` is empty", key.trim_end_matches(':'))), "{key}: {said}");
     }
     let negative_only =
-        builtin::DEFAULT.lines().filter(|line| !line.contains("control-")).collect::<Vec<_>>().join("\n");
+        builtin::DEFAULT.lines().filter(|line| !line.contains("name: control-")).collect::<Vec<_>>().join("\n");
     assert!(faults(&negative_only).contains("no positive control"), "{}", faults(&negative_only));
 }
 

@@ -9,6 +9,7 @@ use parallax_decide::wanted::{Ask, Asked, wanted};
 
 use super::moment::Moment;
 use crate::config::Schedule;
+use crate::config::policy::connection_budget;
 use crate::hub::{Task, Work};
 
 /// Added to the longest a task can take, before the agent gives up on it.
@@ -30,8 +31,7 @@ impl Asker {
         let policy = &moment.topology.policy;
         let repeat = policy.k_min.max(1);
         let gap = policy.span_min / repeat.saturating_sub(1).max(1);
-        let probe =
-            schedule.attempt_at.last().copied().unwrap_or_default() + schedule.connect_timeout + schedule.tls_timeout;
+        let probe = connection_budget(schedule, true);
         for ask in self.asked.due(moment.topology, asks, moment.now) {
             let Ask { vantage, target, address } = ask;
             let deadline = (gap + probe).saturating_mul(repeat) + TASK_MARGIN;

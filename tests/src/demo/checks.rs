@@ -164,8 +164,8 @@ async fn uncited(pool: &PgPool, incidents: [i64; 2]) -> Result<Vec<String>> {
 
 async fn duplicates(pool: &PgPool) -> Result<Vec<String>> {
     Ok(sqlx::query_scalar(
-        "select format('vantage %s boot %s sequence %s: %s times', vantage_id, boot_id, sequence, count(*))
-         from observation group by vantage_id, boot_id, sequence having count(*) > 1 limit 5",
+        "select format('vantage %s boot %s lane %s sequence %s: %s times', vantage_id, boot_id, lane, sequence, count(*))
+         from observation group by vantage_id, boot_id, lane, sequence having count(*) > 1 limit 5",
     )
     .fetch_all(pool)
     .await?)
