@@ -28,8 +28,16 @@ use crate::site::Site;
 use crate::spool::{BootId, Limits, Spool};
 use crate::tasks::{self, Tasks};
 use crate::tls::{Trust, TrustError};
-use crate::uplink::connector::LastGood;
+use crate::uplink::address::COORDINATORS_MAX;
+use crate::uplink::connector::Connector;
+use crate::uplink::expiry::Expiry;
+use crate::uplink::flight::Cut;
 use crate::uplink::identity::{Identity, IdentityError};
+use crate::uplink::known::Known;
+use crate::uplink::offset::ClockOffset;
+use crate::uplink::proxy::{NoProxySetting, ProxySetting};
+use crate::uplink::status::Status;
+use crate::uplink::timing::Timing;
 use crate::uplink::{IdentityRefused, Uplink};
 
 /// Longest wait for one command to a local driver.
@@ -45,8 +53,13 @@ const PLACES_MIN: usize = 16;
 pub async fn run(options: Run) -> anyhow::Result<()> {
     let mut local = Local::read(options.local.as_deref())?;
     options.owner.add_to(&mut local);
+    if options.coordinator.len() > COORDINATORS_MAX {
+        anyhow::bail!("{} coordinators are given, at most {COORDINATORS_MAX} are tried", options.coordinator.len());
+    }
+    let proxy = proxy(&options, &local)?;
+    let offset = ClockOffset::default();
     let mut identity = Identity::new(options.identity.clone());
-    identity.tls()?;
+    identity.whole().await?;
     let _lock = lock(&options.state)?;
     let trust = Trust::load(local.tls_roots.as_deref())?;
     let live = LiveServers::new(local.live_resolver.clone());
@@ -101,18 +114,21 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     if let Some(pins) = pins {
         loops.spawn(async move { pins.keep().await });
     }
-    let coordinator = options.coordinator.clone();
     // The loop of tasks must outlive the uplink: when both end, the uplink's reason is the one to tell.
     let _tasks_stay_open = send_tasks.clone();
     let uplink = Uplink {
-        coordinator,
-        last_good: LastGood::default(),
+        coordinators: options.coordinator.clone(),
+        connector: Connector::new(proxy, Known::open(&options.state), offset.clone()),
         identity,
         boot,
         recorder: recorder.clone(),
         kept,
         tasks: send_tasks,
         reports,
+        status: Status::new(offset),
+        expiry: Expiry::default(),
+        cut: Cut::default(),
+        timing: Timing::default(),
     };
     let mut uplink = tokio::spawn(uplink.run(stopping));
 
@@ -145,6 +161,15 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     }
     recorder.spool().sync();
     outcome
+}
+
+/// The owner's word on proxies: the flag, else the file.
+fn proxy(options: &Run, local: &Local) -> Result<ProxySetting, NoProxySetting> {
+    let file = local.proxy_credentials_file.as_deref();
+    match options.proxy.as_ref().or(local.proxy.as_ref()) {
+        None => Ok(ProxySetting::None),
+        Some(text) => ProxySetting::parse(text, file, |name| std::env::var(name).ok()),
+    }
 }
 
 fn dialer(options: &Run) -> Dialer {
@@ -196,7 +221,11 @@ fn is_disks(error: &std::io::Error) -> bool {
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<IdentityRefused>() {
         4
-    } else if error.is::<LocalError>() || error.is::<IdentityError>() || error.is::<TrustError>() {
+    } else if error.is::<LocalError>()
+        || error.is::<IdentityError>()
+        || error.is::<NoProxySetting>()
+        || error.is::<TrustError>()
+    {
         2
     } else {
         1

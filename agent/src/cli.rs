@@ -7,6 +7,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::by_hand;
 use crate::local::Local;
+use crate::uplink::address::Coordinator;
 
 /// The agent of Parallax: measures from where the clients are, and sends what it saw to the coordinator.
 #[derive(Debug, Parser)]
@@ -41,10 +42,24 @@ pub enum Command {
 /// Flags of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
-    /// The coordinator's gRPC address. Its certificate must be for `parallax-coordinator`,
-    /// signed by the authority in the identity folder; so any name or address will do here.
-    #[arg(long, value_name = "HOST:PORT", env = "PARALLAX_AGENT_COORDINATOR", value_parser = host_and_port)]
-    pub coordinator: String,
+    /// The coordinator's gRPC address; several, by commas or by repeating the flag, are tried in
+    /// turn. Its certificate must be for `parallax-coordinator`, signed by the authority in the
+    /// identity folder; so any name or address will do here.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "PARALLAX_AGENT_COORDINATOR",
+        required = true,
+        value_delimiter = ',',
+        num_args = 1
+    )]
+    pub coordinator: Vec<Coordinator>,
+
+    /// Reach the coordinator through this HTTP proxy (CONNECT): http://HOST:PORT, or `environment` for
+    /// HTTPS_PROXY and NO_PROXY, which are not looked at otherwise. Credentials come from the file
+    /// named as `proxy_credentials_file` in the owner's file, where `proxy` may be written too.
+    #[arg(long, value_name = "URL", env = "PARALLAX_AGENT_PROXY", hide_env_values = true)]
+    pub proxy: Option<String>,
 
     /// Folder with ca.pem, certificate.pem and key.pem, made by `parallax vantage issue NAME --out DIR`.
     #[arg(long, value_name = "DIR", env = "PARALLAX_AGENT_IDENTITY")]
@@ -127,17 +142,6 @@ impl From<Level> for LevelFilter {
     }
 }
 
-fn host_and_port(text: &str) -> Result<String, String> {
-    let (host, port) = text.rsplit_once(':').ok_or("write it as HOST:PORT, like 10.0.0.1:8443")?;
-    let port_is_number = port.parse::<u16>().is_ok_and(|port| port != 0);
-    // Without brackets the end of an IPv6 address cannot be told from a port.
-    let bare_v6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
-    if host.is_empty() || bare_v6 || !port_is_number {
-        return Err("write it as HOST:PORT, like 10.0.0.1:8443 or [2001:db8::1]:8443".into());
-    }
-    Ok(text.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +172,16 @@ mod tests {
         for bad in ["nothing", "host:", ":8443", "host:0", "host:99999", "2001:db8::1", "2001:db8::1:8443"] {
             let error = parse(&format!("parallax-agent run --coordinator {bad} --identity i --state s")).unwrap_err();
             assert!(error.to_string().contains("HOST:PORT"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn several_coordinators_are_given_by_commas_or_by_repeating() {
+        for line in ["--coordinator a:1,[::1]:2", "--coordinator a:1 --coordinator [::1]:2"] {
+            let line = format!("parallax-agent run {line} --identity i --state s");
+            let Ok(Cli { command: Command::Run(run) }) = Cli::try_parse_from(line.split(' ')) else { panic!("{line}") };
+            let shown: Vec<String> = run.coordinator.iter().map(ToString::to_string).collect();
+            assert_eq!(shown, ["a:1", "[::1]:2"]);
         }
     }
 }

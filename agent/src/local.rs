@@ -32,6 +32,11 @@ pub struct Local {
     pub live_resolver: Vec<SocketAddr>,
     /// PEM file with certificate authorities to trust besides the platform's.
     pub tls_roots: Option<PathBuf>,
+    /// HTTP proxy to the coordinator, as `http://HOST:PORT`, or `environment` for HTTPS_PROXY and
+    /// NO_PROXY. Unset: directly.
+    pub proxy: Option<String>,
+    /// File with one line, `user:password`, for the proxy. Read again at each connection.
+    pub proxy_credentials_file: Option<PathBuf>,
     /// What may be contacted.
     pub allow: Allow,
     /// Local drivers.
@@ -51,6 +56,8 @@ impl Default for Local {
             version: 1,
             live_resolver: Vec::new(),
             tls_roots: None,
+            proxy: None,
+            proxy_credentials_file: None,
             allow: Allow::default(),
             drivers: Drivers::default(),
             changes: Changes::default(),

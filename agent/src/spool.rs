@@ -255,6 +255,16 @@ impl Spool {
         self.settle(id, lane, |log| log.refuse(sequence))
     }
 
+    /// The coordinator cannot take this row, however it is sent: it is done with, and recorded as lost.
+    pub fn set_aside(&mut self, id: BootId, lane: Lane, sequence: u64) {
+        // When it was measured is not known here; the range holds it.
+        let ended_ms = (0, i64::try_from(self.now_ms).unwrap_or(i64::MAX));
+        let (reason, sequences) = (LossReason::Damaged, (sequence, sequence));
+        let loss = Loss { reason, boot: id, lane, count: 1, good: 0, sequences, ended_ms };
+        self.losses.add(loss, self.now_ms);
+        self.refused(id, lane, sequence);
+    }
+
     /// What is due by time: drops what is too old, tries a failing disk again, writes losses down.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);

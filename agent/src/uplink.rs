@@ -1,10 +1,16 @@
 //! The one conversation with the coordinator: reconnects for ever, sends from the spool, deletes
 //! only what was acknowledged.
 //!
-//! [`identity`] is who we are, [`connector`] the mutual TLS below, [`session`] one stream from its
-//! first message to its end; [`wire`] and [`orders`] translate. A stream counts as connected only
-//! after the coordinator's first message: TLS 1.3 lets a client with a revoked certificate finish
-//! its handshake, and learn of the refusal only when it reads.
+//! * [`address`], [`lookup`], [`known`], [`dialling`], [`proxy`]: where it is and how to get there;
+//!   [`connector`] puts them together and adds the mutual TLS of [`identity`]. [`trouble`] says why
+//!   it did not come about, [`backoff`] when to try again.
+//! * [`session`] opens one stream, [`stream`] is its life, [`heartbeat`] notices its death and
+//!   [`reply`] reads its end. [`wire`] and [`orders`] translate.
+//! * [`offset`], [`expiry`], [`clones`] watch the clock, our certificate and our identity; [`status`]
+//!   shows them.
+//!
+//! A stream counts as connected only after the coordinator's first message: TLS 1.3 lets a client
+//! with a revoked certificate finish its handshake, and learn of the refusal only when it reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,43 +18,66 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::assignment::kept::Kept;
-use crate::clock::{now, since};
+use crate::clock::{self, now};
 use crate::entropy;
 use crate::pins::Report;
 use crate::recorder::Recorder;
 use crate::spool::BootId;
 use crate::tasks::Task;
-use connector::LastGood;
+use address::Coordinator;
+use backoff::{Backoff, Pace};
+use clones::Clones;
+use connector::Connector;
+use expiry::Expiry;
+use flight::Cut;
 use identity::Identity;
-use session::Ended;
+use session::{Ended, Lost};
+use status::Status;
+use timing::Timing;
 
+pub mod address;
+pub mod backoff;
+pub mod certificate;
+pub mod clones;
 pub mod connector;
 pub mod date;
+pub mod dialling;
+pub mod expiry;
+pub mod flight;
+pub mod heartbeat;
 pub mod identity;
+pub mod known;
+pub mod lookup;
+pub mod offset;
 pub mod orders;
+pub mod proxy;
+pub mod reply;
 pub mod session;
+pub mod status;
+pub mod stream;
+pub mod timing;
+pub mod trouble;
 pub mod wire;
 
-/// Reconnecting waits a random time below a limit that starts here and doubles ("full jitter"), so
-/// that a fleet does not return as one.
-const BACKOFF_MIN: Duration = Duration::from_millis(200);
-
-/// The limit grows no further.
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
-
-/// A stream that held this long starts the backing off anew.
-const STABLE_AFTER: Duration = Duration::from_secs(5);
+/// Between one coordinator that did not answer and the next of the list.
+const NEXT_MAX: Duration = Duration::from_millis(500);
 
 /// A session that was told to stop is left after this, farewell or not.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
+/// While trouble with the time is waited out: how often the clock is looked at.
+const STEP_LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// A wall clock that moved against the monotonic one by so much was set, in ms.
+const STEP_MS_MIN: u64 = 5_000;
+
 /// The way to the coordinator.
 #[derive(Debug)]
 pub struct Uplink {
-    /// `HOST:PORT`.
-    pub coordinator: String,
-    /// Where it was found the last time.
-    pub last_good: LastGood,
+    /// Coordinators, tried in turn; at least one.
+    pub coordinators: Vec<Coordinator>,
+    /// How they are reached.
+    pub connector: Connector,
     /// Who we are.
     pub identity: Identity,
     /// Who numbered what is measured now.
@@ -61,6 +90,14 @@ pub struct Uplink {
     pub tasks: mpsc::Sender<Task>,
     /// What became of changes comes from here.
     pub reports: mpsc::Receiver<Report>,
+    /// What there is to say about it.
+    pub status: Status,
+    /// Warns before the certificate ends.
+    pub expiry: Expiry,
+    /// How much goes into one batch.
+    pub cut: Cut,
+    /// How patient it is.
+    pub timing: Timing,
 }
 
 /// The coordinator does not accept this identity. Trying again would not help.
@@ -71,39 +108,131 @@ pub struct Uplink {
 pub struct IdentityRefused(pub String);
 
 impl Uplink {
-    /// Keeps a stream to the coordinator until `shutdown` becomes true.
+    /// Keeps a stream to a coordinator until `shutdown` becomes true.
     ///
     /// # Errors
     /// When the coordinator refuses the identity.
     pub async fn run(mut self, mut shutdown: watch::Receiver<bool>) -> Result<(), IdentityRefused> {
-        let mut failures: u32 = 0;
+        let mut tries = Tries::new(&self.timing);
+        let (mut clones, mut told) = (Clones::default(), Told::default());
         loop {
-            let begun = now();
+            let Some(coordinator) = tries.of(&self.coordinators) else {
+                told_to_stop(&mut shutdown).await;
+                return Ok(());
+            };
             let ended = tokio::select! {
-                ended = self.session(shutdown.clone()) => ended,
+                // Large, and only one of its kind.
+                ended = Box::pin(self.session(&coordinator, shutdown.clone())) => ended,
                 // A session that is still connecting does not look; stopping takes no longer for it.
                 () = stopped_and_waited(&mut shutdown) => Ended::ShutDown,
             };
             self.recorder.spool().rewind();
-            match ended {
+            let mut lost = match ended {
                 Ended::ShutDown => return Ok(()),
                 Ended::IdentityRefused(why) => return Err(IdentityRefused(why)),
-                Ended::Lost { why, connected } => {
-                    if connected && since(begun) >= STABLE_AFTER {
-                        failures = 0;
-                    }
-                    failures = failures.saturating_add(1);
-                    if connected || failures.is_power_of_two() {
-                        tracing::warn!(coordinator = %self.coordinator, failures, %why, "no connection to the coordinator; measuring goes on");
-                    }
-                }
+                Ended::Renewed => continue,
+                Ended::Lost(lost) => lost,
+            };
+            if lost.replaced && clones.replaced() {
+                lost.pace = Pace::Slow;
+                lost.word = "identity_cloned";
+                lost.why = "another machine uses this identity: each takes the other's place in turns; stop one of them and issue it an identity of its own with `parallax vantage issue NAME --out DIR`".to_owned();
             }
-            let limit =
-                BACKOFF_MIN.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(BACKOFF_MAX);
+            self.status.lost(lost.word);
+            let wait = tries.after(&lost, self.coordinators.len());
+            told.tell(&coordinator, &lost, tries.failures(), wait);
             tokio::select! {
-                () = tokio::time::sleep(entropy::below(limit)) => {}
+                () = waited(wait, lost.about_time) => {}
                 () = told_to_stop(&mut shutdown) => return Ok(()),
             }
+        }
+    }
+}
+
+/// Whose turn it is, and how long the next one waits.
+#[derive(Debug)]
+struct Tries {
+    turn: usize,
+    /// Failures to connect since the last pause.
+    in_round: usize,
+    /// The most hopeful of them.
+    pace: Option<Pace>,
+    backoff: Backoff,
+}
+
+impl Tries {
+    fn new(timing: &Timing) -> Self {
+        Self { turn: 0, in_round: 0, pace: None, backoff: Backoff::new(timing) }
+    }
+
+    fn of(&self, coordinators: &[Coordinator]) -> Option<Coordinator> {
+        coordinators.get(self.turn.checked_rem(coordinators.len())?).cloned()
+    }
+
+    fn failures(&self) -> u32 {
+        self.backoff.failures()
+    }
+
+    /// A stream that held is sought where it was; else it is the next one's turn. Only when all of
+    /// the list failed there is a real pause.
+    fn after(&mut self, lost: &Lost, coordinators: usize) -> Duration {
+        if lost.held < backoff::STABLE_AFTER {
+            self.turn = self.turn.wrapping_add(1);
+        }
+        if lost.connected {
+            (self.in_round, self.pace) = (0, None);
+            return self.backoff.wait(lost.pace, lost.held, entropy::below);
+        }
+        self.in_round += 1;
+        let pace = self.pace.map_or(lost.pace, |held| held.sooner(lost.pace));
+        if self.in_round < coordinators {
+            self.pace = Some(pace);
+            return entropy::below(NEXT_MAX);
+        }
+        (self.in_round, self.pace) = (0, None);
+        self.backoff.wait(pace, lost.held, entropy::below)
+    }
+}
+
+/// What was logged last: trouble that stays the same is told ever more seldom.
+#[derive(Debug, Default)]
+struct Told {
+    word: &'static str,
+    times: u32,
+}
+
+impl Told {
+    fn tell(&mut self, coordinator: &Coordinator, lost: &Lost, failures: u32, wait: Duration) {
+        if self.word != lost.word || lost.connected {
+            (self.word, self.times) = (lost.word, 0);
+        }
+        self.times = self.times.saturating_add(1);
+        if self.times.is_power_of_two() {
+            tracing::warn!(
+                %coordinator,
+                reason = lost.word,
+                failures,
+                retry_in_ms = clock::millis(wait),
+                why = %lost.why,
+                "no connection to the coordinator; measuring goes on"
+            );
+        }
+    }
+}
+
+/// Waits. When the trouble was about the time, a clock that is set meanwhile ends it early.
+async fn waited(wait: Duration, about_time: bool) {
+    let until = now() + wait;
+    if !about_time {
+        return tokio::time::sleep_until(until).await;
+    }
+    let apart = || clock::unix_ms().wrapping_sub(clock::boottime_ms());
+    let before = apart();
+    while now() < until {
+        tokio::time::sleep_until(until.min(now() + STEP_LOOK_EVERY)).await;
+        if apart().abs_diff(before) >= STEP_MS_MIN {
+            tracing::info!("the clock was set; trying the coordinator again");
+            return;
         }
     }
 }

@@ -55,11 +55,21 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new() -> Self {
-        let mut params = CertificateParams::new([]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         // Another name for each, so that an unknown authority fails as unknown and not by its signature.
         let key = KeyPair::generate().unwrap();
-        params.distinguished_name.push(rcgen::DnType::CommonName, format!("{:x?}", &key.public_key_raw()[1..9]));
+        let name = format!("{:x?}", &key.public_key_raw()[1..9]);
+        Self::of(&name, key)
+    }
+
+    /// One with this common name.
+    pub(crate) fn named(name: &str) -> Self {
+        Self::of(name, KeyPair::generate().unwrap())
+    }
+
+    fn of(name: &str, key: KeyPair) -> Self {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
         Self { issuer: CertifiedIssuer::self_signed(params, key).unwrap() }
     }
 
@@ -82,6 +92,15 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let certificate = params(name).signed_by(&key, &self.issuer).unwrap();
         (certificate.pem(), key.serialize_pem())
+    }
+
+    /// As [`Self::issue`], for certain years.
+    pub(crate) fn issue_for(&self, name: &str, years: std::ops::Range<i32>) -> (String, String) {
+        let mut params = params(name);
+        params.not_before = date_time_ymd(years.start, 1, 1);
+        params.not_after = date_time_ymd(years.end, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
     pub(crate) fn server(&self, name: &str) -> ServerConfig {

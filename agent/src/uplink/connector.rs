@@ -1,9 +1,8 @@
-//! Mutual TLS to the coordinator, below the HTTP/2 library.
+//! The way to a coordinator, below the HTTP/2 library: its addresses, a proxy, mutual TLS.
 //!
 //! The HTTP/2 library keeps an I/O error's kind and drops its cause, so the stream notes here what
 //! the coordinator's TLS said about our certificate before it is lost.
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -13,7 +12,8 @@ use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use rustls::{AlertDescription, ClientConfig};
+use parallax_decide::observation::Outcome;
+use rustls::AlertDescription;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -21,110 +21,264 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::dial::Dialer;
+use super::address::Coordinator;
+use super::dialling::Dialling;
+use super::identity::Credentials;
+use super::known::Known;
+use super::lookup::Lookup;
+use super::offset::ClockOffset;
+use super::proxy::{Proxy, ProxySetting};
+use super::timing::Timing;
+use super::trouble::Trouble;
+use crate::clock;
+use crate::tls;
 
 /// The name in the coordinator's certificate, whatever its address is.
 pub const COORDINATOR_NAME: &str = "parallax-coordinator";
 
-/// Longest wait for name look-up, TCP and TLS together.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Longest wait for name look-up, TCP, proxy and TLS together, over all addresses of one coordinator.
+const CONNECT_MAX: Duration = Duration::from_secs(25);
 
-/// Longest wait for the name look-up. A place whose DNS is broken is just the one we want to hear from.
-const LOOKUP_MAX: Duration = Duration::from_secs(3);
+/// Finds coordinators and connects to them.
+#[derive(Debug)]
+pub struct Connector {
+    proxy: ProxySetting,
+    known: Known,
+    lookup: Lookup,
+    offset: ClockOffset,
+}
 
-/// Longest wait for one of several addresses.
-const ADDRESS_MAX: Duration = Duration::from_secs(3);
+/// A connection on which the coordinator proved itself. Whether it takes our certificate is only
+/// known once it is read from (TLS 1.3).
+#[derive(Debug)]
+pub struct Connection {
+    /// The stream.
+    pub stream: Watched,
+    /// What the coordinator's TLS says about our certificate, once it does.
+    pub verdict: Verdict,
+    /// Where it leads: the coordinator's, or the proxy's.
+    pub address: SocketAddr,
+}
 
 /// What the coordinator's TLS said about our certificate, if it did.
-pub type Verdict = Arc<Mutex<Option<String>>>;
-
-/// The coordinator's address at the last good handshake: tried when its name cannot be looked up.
-/// The certificate is checked there as everywhere.
-pub type LastGood = Arc<Mutex<Option<SocketAddr>>>;
-
-/// Opens the connection for one session.
-#[derive(Debug, Clone)]
-pub struct Connector {
-    coordinator: String,
-    tls: Arc<ClientConfig>,
-    verdict: Verdict,
-    last_good: LastGood,
-}
+#[derive(Debug, Clone, Default)]
+pub struct Verdict(Arc<Mutex<Option<String>>>);
 
 impl Connector {
-    /// Connects to `HOST:PORT`, or where it was found the last time.
+    /// With the owner's word on proxies and the addresses that were good before.
     #[must_use]
-    pub fn new(coordinator: String, tls: Arc<ClientConfig>, last_good: LastGood) -> Self {
-        Self { coordinator, tls, verdict: Verdict::default(), last_good }
+    pub fn new(proxy: ProxySetting, known: Known, offset: ClockOffset) -> Self {
+        Self { proxy, known, lookup: Lookup::default(), offset }
     }
 
-    /// Where an alert about our certificate is noted.
-    #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        Arc::clone(&self.verdict)
-    }
-
-    async fn connect(self) -> io::Result<TokioIo<Watched>> {
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no connection before the deadline");
-        let stream = timeout(CONNECT_MAX, self.secured()).await.map_err(late)??;
-        Ok(TokioIo::new(Watched { stream, verdict: self.verdict }))
-    }
-
-    async fn secured(&self) -> io::Result<TlsStream<TcpStream>> {
-        let name = ServerName::try_from(COORDINATOR_NAME).map_err(io::Error::other)?;
-        let (stream, address) = self.tcp().await?;
-        let shaken = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream).await;
-        let stream = shaken.inspect_err(|error| note(&self.verdict, error))?;
-        *self.last_good.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
-        Ok(stream)
-    }
-
-    /// Where the coordinator may be.
-    async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        let error = match timeout(LOOKUP_MAX, tokio::net::lookup_host(self.coordinator.as_str())).await {
-            Ok(Ok(found)) => return Ok(found.collect()),
-            Ok(Err(error)) => error,
-            Err(_) => io::Error::new(io::ErrorKind::TimedOut, "its name could not be looked up in time"),
-        };
-        let known = *self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = known.ok_or(error)?;
-        tracing::debug!(coordinator = %self.coordinator, %address, "its name cannot be looked up; trying its last address");
-        Ok(vec![address])
-    }
-
-    async fn tcp(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
-        for address in self.addresses().await? {
-            match timeout(ADDRESS_MAX, Dialer::direct().tcp(address)).await {
-                Ok(Ok(stream)) => return Ok((stream, address)),
-                Ok(Err(error)) => last = error,
-                Err(_) => last = io::ErrorKind::TimedOut.into(),
+    /// Connects to one coordinator.
+    ///
+    /// # Errors
+    /// Of all that was tried, the trouble that says most.
+    pub async fn connect(
+        &mut self,
+        to: &Coordinator,
+        with: &Credentials,
+        timing: &Timing,
+    ) -> Result<Connection, Trouble> {
+        let mut worst = None;
+        // The future is large and lives for a moment only.
+        let reached = timeout(CONNECT_MAX, Box::pin(self.reach(to, (with, timing.tls_max), &mut worst))).await;
+        match reached {
+            Ok(Some(connection)) => Ok(connection),
+            Ok(None) | Err(_) => {
+                Err(worst.unwrap_or_else(|| Trouble::Unreachable("nothing came of it in time".to_owned())))
             }
         }
-        Err(last)
+    }
+
+    async fn reach(
+        &mut self,
+        to: &Coordinator,
+        (with, tls_max): (&Credentials, Duration),
+        worst: &mut Option<Trouble>,
+    ) -> Option<Connection> {
+        let proxy = self.proxy.to(to).cloned();
+        let target = proxy.as_ref().map_or(to, |proxy| &proxy.at);
+        let (key, addresses) = (target.to_string(), self.addresses(target, worst).await);
+        let mut dialling = Dialling::new(addresses);
+        while let Some((address, outcome)) = dialling.next().await {
+            let secured = match outcome {
+                Ok(stream) => self.secured(stream, address, (to, proxy.as_ref()), with, tls_max).await,
+                Err(error) => Err(unreachable(address, &error, proxy.as_ref())),
+            };
+            match secured {
+                Ok(connection) => {
+                    self.known.proved(&key, address);
+                    return Some(connection);
+                }
+                Err(trouble) => keep_the_telling(worst, trouble),
+            }
+        }
+        None
+    }
+
+    /// Where the coordinator (or the proxy) may be: what its name gives now, then where it was good
+    /// before. Also a name that does give something may give the wrong thing.
+    async fn addresses(&mut self, of: &Coordinator, worst: &mut Option<Trouble>) -> Vec<SocketAddr> {
+        let known = self.known.of(&of.to_string());
+        let mut addresses = match self.lookup.addresses(&of.host, of.port).await {
+            Ok(addresses) => addresses,
+            Err(error) => {
+                if known.is_empty() {
+                    keep_the_telling(worst, Trouble::LookUp(error.to_string()));
+                } else {
+                    tracing::info!(coordinator = %of, %error, addresses = ?known, "its name cannot be looked up; trying where it was before");
+                }
+                Vec::new()
+            }
+        };
+        for address in known {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        addresses
+    }
+
+    async fn secured(
+        &self,
+        mut stream: TcpStream,
+        address: SocketAddr,
+        (to, proxy): (&Coordinator, Option<&Proxy>),
+        with: &Credentials,
+        tls_max: Duration,
+    ) -> Result<Connection, Trouble> {
+        if let Some(proxy) = proxy {
+            let opened = proxy.connect(&mut stream, to).await;
+            let date = opened.map_err(|trouble| Trouble::Proxy { proxy: proxy.at.clone(), trouble })?;
+            if let Some(unix_s) = date {
+                self.offset.heard_http(unix_s);
+            }
+        }
+        let name = ServerName::try_from(COORDINATOR_NAME).map_err(|error| Trouble::Own(error.to_string()))?;
+        let _ = with.take_presented();
+        let shaking = TlsConnector::from(Arc::clone(&with.tls)).connect(name, stream);
+        let stream = match timeout(tls_max, shaking).await {
+            Err(_) => return Err(Trouble::TlsHangs(address)),
+            Ok(Err(error)) => return Err(self.tls_trouble(&error, address, to, with)),
+            Ok(Ok(stream)) => stream,
+        };
+        let verdict = Verdict::default();
+        Ok(Connection { stream: Watched { stream, verdict: verdict.clone() }, verdict, address })
+    }
+
+    fn tls_trouble(&self, error: &io::Error, address: SocketAddr, to: &Coordinator, with: &Credentials) -> Trouble {
+        let verdict = Verdict::default();
+        verdict.note(error);
+        if let Some(alert) = verdict.take() {
+            return self.refused(alert, with);
+        }
+        let presented = with.take_presented();
+        let why = short(&error.to_string());
+        match about(error) {
+            About::Name => Trouble::NotACoordinator {
+                address,
+                subject: presented.map_or_else(|| "unnamed".to_owned(), |one| one.subject),
+            },
+            About::Time => Trouble::Clock {
+                now_s: now_s(),
+                validity: presented.map(|one| one.validity),
+                doubt: self.offset.doubt(Some(with.validity)),
+            },
+            About::Authority => {
+                let (issuer, subject) = presented
+                    .map_or_else(|| ("unnamed".to_owned(), "unnamed".to_owned()), |one| (one.issuer, one.subject));
+                match with.authorities.contains(&issuer) {
+                    true => Trouble::OtherAuthority { coordinator: to.clone(), issuer, why },
+                    false => Trouble::Inspected { coordinator: to.clone(), issuer, subject, why },
+                }
+            }
+            About::Bytes => Trouble::NotTls { address, why },
+            About::End => Trouble::TlsEnded { address, why },
+            About::Own => Trouble::Own(why),
+        }
+    }
+
+    /// Our certificate was refused with this alert.
+    #[must_use]
+    pub fn refused(&self, alert: String, with: &Credentials) -> Trouble {
+        let doubt = self.offset.doubt(Some(with.validity));
+        Trouble::CertificateRefused { alert, held: with.validity, now_s: now_s(), doubt }
     }
 }
 
-impl tower_service::Service<Uri> for Connector {
-    type Response = TokioIo<Watched>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+/// What a failed handshake is about.
+enum About {
+    Name,
+    Time,
+    Authority,
+    /// What arrived is no TLS that we speak.
+    Bytes,
+    /// The connection ended.
+    End,
+    Own,
+}
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        Box::pin(self.clone().connect())
+fn about(error: &io::Error) -> About {
+    let outcome = tls::failure(error);
+    if outcome == Outcome::CertificateName {
+        About::Name
+    } else if matches!(outcome, Outcome::CertificateExpired | Outcome::CertificateNotYetValid) {
+        About::Time
+    } else if matches!(outcome, Outcome::CertificateAuthority | Outcome::CertificateInvalid) {
+        About::Authority
+    } else if matches!(outcome, Outcome::TlsSilent | Outcome::TlsReset) {
+        About::End
+    } else if outcome == Outcome::OwnTrouble {
+        About::Own
+    } else {
+        About::Bytes
     }
 }
 
-fn note(verdict: &Verdict, error: &io::Error) {
-    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    if let Some(rustls::Error::AlertReceived(alert)) = tls
-        && is_about_certificate(*alert)
-    {
-        *verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{alert:?}"));
+fn unreachable(address: SocketAddr, error: &io::Error, proxy: Option<&Proxy>) -> Trouble {
+    let why = match error.kind() == io::ErrorKind::TimedOut {
+        true => format!("{address}: no answer"),
+        false => format!("{address}: {error}"),
+    };
+    match proxy {
+        Some(proxy) => Trouble::NoProxy { proxy: proxy.at.clone(), why },
+        None => Trouble::Unreachable(why),
+    }
+}
+
+/// Keeps the trouble that says more, the earlier one of equals.
+fn keep_the_telling(worst: &mut Option<Trouble>, trouble: Trouble) {
+    tracing::debug!(reason = trouble.word(), why = %trouble, "one way to the coordinator failed");
+    if worst.as_ref().is_none_or(|held| held.tells() < trouble.tells()) {
+        *worst = Some(trouble);
+    }
+}
+
+fn now_s() -> i64 {
+    i64::try_from(clock::unix_ms() / 1000).unwrap_or(i64::MAX)
+}
+
+/// Errors of the TLS library can repeat what the peer sent at length.
+fn short(text: &str) -> String {
+    text.chars().take(120).collect()
+}
+
+impl Verdict {
+    /// What was said, once.
+    #[must_use]
+    pub fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn note(&self, error: &io::Error) {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        if let Some(rustls::Error::AlertReceived(alert)) = tls
+            && is_about_certificate(*alert)
+        {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{alert:?}"));
+        }
     }
 }
 
@@ -157,7 +311,7 @@ impl AsyncRead for Watched {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if let Poll::Ready(Err(error)) = &read {
-            note(&self.verdict, error);
+            self.verdict.note(error);
         }
         read
     }
@@ -177,30 +331,43 @@ impl AsyncWrite for Watched {
     }
 }
 
+/// Hands an open stream to the HTTP/2 library, once: a lost connection is a lost session.
+#[derive(Debug)]
+pub struct Once(Option<Watched>);
+
+impl Once {
+    /// This stream.
+    #[must_use]
+    pub fn new(stream: Watched) -> Self {
+        Self(Some(stream))
+    }
+}
+
+impl tower_service::Service<Uri> for Once {
+    type Response = TokioIo<Watched>;
+    type Error = io::Error;
+    type Future = std::future::Ready<io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let ended = || io::Error::new(io::ErrorKind::NotConnected, "the connection has ended");
+        std::future::ready(self.0.take().map(TokioIo::new).ok_or_else(ended))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::testing::Authority;
-
-    #[tokio::test]
-    async fn the_last_good_address_stands_in_for_a_name_that_cannot_be_looked_up() {
-        let authority = Authority::new();
-        let tls = authority.trust().targets;
-        let last_good = LastGood::default();
-        // Without a port the look-up fails before any resolver is asked.
-        let connector = Connector::new("coordinator".into(), tls, Arc::clone(&last_good));
-        assert!(connector.addresses().await.is_err());
-        let address: SocketAddr = "127.0.0.1:8443".parse().unwrap();
-        *last_good.lock().unwrap() = Some(address);
-        assert_eq!(connector.addresses().await.unwrap(), [address]);
-    }
 
     #[test]
     fn an_alert_about_tls_itself_is_no_verdict_on_our_certificate() {
         let noted = |alert| {
             let verdict = Verdict::default();
-            note(&verdict, &io::Error::new(io::ErrorKind::InvalidData, rustls::Error::AlertReceived(alert)));
-            verdict.lock().unwrap().take()
+            verdict.note(&io::Error::new(io::ErrorKind::InvalidData, rustls::Error::AlertReceived(alert)));
+            verdict.take()
         };
         assert!(noted(AlertDescription::CertificateRevoked).is_some());
         assert!(noted(AlertDescription::ProtocolVersion).is_none());

@@ -1,12 +1,21 @@
 //! Who this agent is: the folder that `parallax vantage issue` wrote.
+//!
+//! The files are read again at each connection and now and then in between, so that a renewed
+//! certificate is used without a restart. They may be replaced one after another, half-written, by
+//! exchanged links: what was whole serves until something whole takes its place.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::PrivateKeyDer;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
+use super::certificate::{Certificate, Validity};
+use crate::clock::now;
 use crate::tls::{builder, certificates};
 
 /// Files of the folder.
@@ -14,12 +23,41 @@ const CA: &str = "ca.pem";
 const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 
+/// Largest file of the folder, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// At the start an identity that is not whole is waited for this long, and looked at so often.
+const WHOLE_WITHIN: Duration = Duration::from_secs(15);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
 /// The identity folder.
 #[derive(Debug)]
 pub struct Identity {
     folder: PathBuf,
     /// What was in it when it was last whole.
-    whole: Option<Arc<ClientConfig>>,
+    whole: Option<Held>,
+    /// What was last warned of: a folder that stays broken is told of once.
+    warned: Option<IdentityError>,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// The files as they were: equal ones need no new configuration.
+    files: Vec<Vec<u8>>,
+    credentials: Arc<Credentials>,
+}
+
+/// What a connection needs.
+#[derive(Debug)]
+pub struct Credentials {
+    /// Mutual TLS.
+    pub tls: Arc<ClientConfig>,
+    /// When our certificate holds.
+    pub validity: Validity,
+    /// Names of the authorities we trust.
+    pub authorities: Vec<String>,
+    /// The certificate that was presented last and not accepted.
+    presented: Arc<Mutex<Option<Certificate>>>,
 }
 
 /// Why the folder is not usable.
@@ -34,50 +72,164 @@ impl Identity {
     /// The identity in this folder.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, whole: None }
+        Self { folder, whole: None, warned: None }
     }
 
-    /// Mutual TLS with the files as they are now, so that a renewed certificate is used from the
-    /// next connection on. While they are being replaced, one after another, the old ones serve.
-    /// Trusts the coordinator's authority and nobody else.
+    /// Mutual TLS with the files as they are now. While they are being replaced, one after another,
+    /// the old ones serve. Trusts the coordinator's authority and nobody else. The same value as
+    /// before means that nothing has changed.
     ///
     /// # Errors
     /// When the files were never whole: one cannot be read, or certificate and key do not belong
     /// together.
-    pub fn tls(&mut self) -> Result<Arc<ClientConfig>, IdentityError> {
-        match (self.load(), &self.whole) {
-            (Ok(tls), _) => Ok(Arc::clone(self.whole.insert(tls))),
+    pub fn credentials(&mut self) -> Result<Arc<Credentials>, IdentityError> {
+        let files = [CA, CERTIFICATE, KEY].iter().map(|file| self.read(file)).collect::<Result<Vec<_>, _>>();
+        if let (Ok(files), Some(held)) = (&files, &self.whole)
+            && *files == held.files
+        {
+            self.warned = None;
+            return Ok(Arc::clone(&held.credentials));
+        }
+        let fresh = files.and_then(|files| Ok((self.made(&files)?, files)));
+        match (fresh, &self.whole) {
+            (Ok((credentials, files)), old) => {
+                if old.is_some() {
+                    tracing::info!(holds = %credentials.validity, "the identity's files were replaced; the new ones are used from the next connection on");
+                }
+                self.warned = None;
+                let credentials = Arc::new(credentials);
+                self.whole = Some(Held { files, credentials: Arc::clone(&credentials) });
+                Ok(credentials)
+            }
             (Err(error), Some(old)) => {
-                tracing::warn!(%error, "the identity is not whole now; the one read before is used");
-                Ok(Arc::clone(old))
+                if self.warned.as_ref() != Some(&error) {
+                    tracing::warn!(reason = "identity_not_whole", %error, "the identity is not whole now; the one read before is used until it is");
+                    self.warned = Some(error);
+                }
+                Ok(Arc::clone(&old.credentials))
             }
             (Err(error), None) => Err(error),
         }
     }
 
-    fn load(&self) -> Result<Arc<ClientConfig>, IdentityError> {
+    /// Waits a while for a folder that is just being written: whoever starts the agent while a
+    /// certificate is replaced must not have to start it again.
+    ///
+    /// # Errors
+    /// As [`Self::credentials`], when it was not whole in all that time.
+    pub async fn whole(&mut self) -> Result<(), IdentityError> {
+        let until = now() + WHOLE_WITHIN;
+        loop {
+            match self.credentials() {
+                Ok(_) => return Ok(()),
+                // Nothing there at all is no replacement.
+                Err(error) if now() >= until || !self.folder.join(KEY).exists() => return Err(error),
+                Err(error) => {
+                    if self.warned.as_ref() != Some(&error) {
+                        tracing::warn!(reason = "identity_not_whole", %error, "waiting for the identity's files to become whole");
+                        self.warned = Some(error);
+                    }
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    fn made(&self, files: &[Vec<u8>]) -> Result<Credentials, IdentityError> {
+        let [ca, certificate, key] = files else { return Err(self.bad(CA, "it was not read")) };
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(&self.read(CA)?).map_err(|why| self.bad(CA, why))? {
+        let mut authorities = Vec::new();
+        for certificate in certificates(ca).map_err(|why| self.bad(CA, why))? {
+            authorities.extend(Certificate::read(&certificate).map(|read| read.subject));
             roots.add(certificate).map_err(|error| self.bad(CA, error))?;
         }
-        let chain = certificates(&self.read(CERTIFICATE)?).map_err(|why| self.bad(CERTIFICATE, why))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.read(KEY)?)
-            .map_err(|_| self.bad(KEY, "it holds no private key in PEM form"))?;
+        let chain = certificates(certificate).map_err(|why| self.bad(CERTIFICATE, why))?;
+        let own = chain.first().and_then(|own| Certificate::read(own));
+        let own = own.ok_or_else(|| self.bad(CERTIFICATE, "its first certificate cannot be read"))?;
+        let key =
+            PrivateKeyDer::from_pem_slice(key).map_err(|_| self.bad(KEY, "it holds no private key in PEM form"))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        let presented = Arc::default();
+        let noting =
+            Noting { verifier: verifier.map_err(|error| self.bad(CA, error))?, presented: Arc::clone(&presented) };
         let mut config = builder()
             .map_err(|error| self.bad(CA, error))?
-            .with_root_certificates(roots)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(noting))
             .with_client_auth_cert(chain, key)
             .map_err(|error| self.bad(CERTIFICATE, error))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Arc::new(config))
+        Ok(Credentials { tls: Arc::new(config), validity: own.validity, authorities, presented })
     }
 
     fn read(&self, file: &str) -> Result<Vec<u8>, IdentityError> {
-        std::fs::read(self.folder.join(file)).map_err(|error| self.bad(file, error))
+        let path = self.folder.join(file);
+        let bytes = std::fs::metadata(&path).map_err(|error| self.bad(file, error))?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(self.bad(file, format!("it has {bytes} bytes, at most {FILE_BYTES_MAX} are read")));
+        }
+        std::fs::read(path).map_err(|error| self.bad(file, error))
     }
 
     fn bad(&self, file: &str, why: impl ToString) -> IdentityError {
         IdentityError { path: path_of(&self.folder, file), why: why.to_string() }
+    }
+}
+
+impl Credentials {
+    /// The certificate that was presented last and not accepted. Taken: it is told once.
+    #[must_use]
+    pub fn take_presented(&self) -> Option<Certificate> {
+        self.presented.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Verifies as the library does, and notes the certificate that it did not accept: the error alone
+/// does not say whose it was.
+#[derive(Debug)]
+struct Noting {
+    verifier: Arc<WebPkiServerVerifier>,
+    presented: Arc<Mutex<Option<Certificate>>>,
+}
+
+impl ServerCertVerifier for Noting {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now);
+        if verified.is_err() {
+            let read = Certificate::read(end_entity);
+            *self.presented.lock().unwrap_or_else(PoisonError::into_inner) = read;
+        }
+        verified
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
     }
 }
 
@@ -90,26 +242,93 @@ mod tests {
     use super::*;
     use crate::probe::testing::Authority;
 
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn write(&self, file: &str, text: &str) {
+            std::fs::write(self.0.path().join(file), text).unwrap();
+        }
+
+        fn whole(authority: &Authority) -> Self {
+            let folder = Self(tempfile::tempdir().unwrap());
+            let (certificate, key) = authority.issue("branch-kazan");
+            folder.write(CA, &authority.pem());
+            folder.write(CERTIFICATE, &certificate);
+            folder.write(KEY, &key);
+            folder
+        }
+
+        fn identity(&self) -> Identity {
+            Identity::new(self.0.path().to_owned())
+        }
+    }
+
     #[test]
     fn a_whole_folder_is_used_and_what_is_wrong_is_named() {
         let authority = Authority::new();
-        let (certificate, key) = authority.issue("branch-kazan");
-        let folder = tempfile::tempdir().unwrap();
-        let mut identity = Identity::new(folder.path().to_owned());
-        let mut kept = Identity::new(folder.path().to_owned());
-        let write = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).unwrap();
+        let empty = Folder(tempfile::tempdir().unwrap());
+        assert!(empty.identity().credentials().unwrap_err().to_string().contains("vantage issue"));
 
-        assert!(identity.tls().unwrap_err().to_string().contains("vantage issue"));
-        write(CA, &authority.pem());
-        write(CERTIFICATE, &certificate);
-        write(KEY, &key);
-        assert!(kept.tls().is_ok());
-
-        write(KEY, &authority.issue("branch-kazan").1);
-        assert!(identity.tls().unwrap_err().to_string().contains(CERTIFICATE), "the pair does not match");
-        write(KEY, "half a file");
-        let error = identity.tls().unwrap_err().to_string();
+        let folder = Folder::whole(&authority);
+        let first = folder.identity().credentials().unwrap();
+        assert_eq!(first.authorities.len(), 1);
+        folder.write(KEY, &authority.issue("branch-kazan").1);
+        let error = folder.identity().credentials().unwrap_err().to_string();
+        assert!(error.contains(CERTIFICATE), "the pair does not match: {error}");
+        folder.write(KEY, "half a file");
+        let error = folder.identity().credentials().unwrap_err().to_string();
         assert!(error.contains(KEY) && !error.contains("half a file"), "{error}");
-        assert!(kept.tls().is_ok(), "the pair that was whole serves until there is a new one");
+    }
+
+    #[test]
+    fn b68_while_the_pair_is_being_replaced_the_old_one_serves_and_then_the_new_one() {
+        let authority = Authority::new();
+        let folder = Folder::whole(&authority);
+        let mut identity = folder.identity();
+        let old = identity.credentials().unwrap();
+        let (certificate, key) = authority.issue("branch-kazan");
+        let half = &certificate[..certificate.len() / 2];
+        for text in [certificate.as_str(), "", half] {
+            folder.write(CERTIFICATE, text);
+            assert!(Arc::ptr_eq(&old, &identity.credentials().unwrap()), "not whole: {text:?}");
+        }
+        // Unreadable: a folder where a file was (rights do not stop a test that runs as root).
+        let path = folder.0.path().join(CERTIFICATE);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(Arc::ptr_eq(&old, &identity.credentials().unwrap()), "unreadable");
+        std::fs::remove_dir(&path).unwrap();
+        assert!(Arc::ptr_eq(&old, &identity.credentials().unwrap()), "gone");
+        assert!(identity.warned.is_some());
+        folder.write(CERTIFICATE, &certificate);
+        folder.write(KEY, &key);
+        let new = identity.credentials().unwrap();
+        assert!(!Arc::ptr_eq(&old, &new) && identity.warned.is_none());
+        assert!(Arc::ptr_eq(&new, &identity.credentials().unwrap()), "nothing changed");
+    }
+
+    #[test]
+    fn b68_a_folder_exchanged_by_its_link_is_read_anew() {
+        let authority = Authority::new();
+        let (first, second) = (Folder::whole(&authority), Folder::whole(&authority));
+        let place = tempfile::tempdir().unwrap();
+        let link = place.path().join("identity");
+        std::os::unix::fs::symlink(first.0.path(), &link).unwrap();
+        let mut identity = Identity::new(link.clone());
+        let old = identity.credentials().unwrap();
+        let fresh = place.path().join("fresh");
+        std::os::unix::fs::symlink(second.0.path(), &fresh).unwrap();
+        std::fs::rename(&fresh, &link).unwrap();
+        assert!(!Arc::ptr_eq(&old, &identity.credentials().unwrap()));
+    }
+
+    #[test]
+    fn b67_while_the_authority_changes_the_old_and_the_new_one_are_trusted() {
+        let (old, new) = (Authority::new(), Authority::new());
+        let folder = Folder::whole(&old);
+        let mut identity = folder.identity();
+        assert_eq!(identity.credentials().unwrap().authorities.len(), 1);
+        folder.write(CA, &(old.pem() + &new.pem()));
+        assert_eq!(identity.credentials().unwrap().authorities.len(), 2);
     }
 }

@@ -1,0 +1,108 @@
+//! What there is to say about the uplink, for people and for metrics.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::certificate::Validity;
+use super::offset::ClockOffset;
+use crate::clock::{Instant, now, since};
+
+/// The uplink's state, shared. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Status {
+    inner: Arc<Mutex<Inner>>,
+    offset: ClockOffset,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    connected: Option<(String, Instant)>,
+    last_ack: Option<Instant>,
+    trouble: Option<&'static str>,
+    certificate: Option<Validity>,
+    connects: u64,
+    set_aside: u64,
+}
+
+/// The state at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Snapshot {
+    /// The coordinator with which a stream stands, as `HOST:PORT`.
+    pub coordinator: Option<String>,
+    /// For how long it has stood, in seconds.
+    pub connected_s: Option<u64>,
+    /// Since the last acknowledgement, in seconds.
+    pub last_ack_age_s: Option<u64>,
+    /// Why there is no stream, in one word.
+    pub trouble: Option<&'static str>,
+    /// Last second in which our certificate holds, in seconds since 1970.
+    pub certificate_not_after_s: Option<i64>,
+    /// This machine's wall clock less the coordinator's, in ms.
+    pub clock_offset_ms: Option<i64>,
+    /// Streams since the start.
+    pub connects: u64,
+    /// Observations the coordinator could not take, set aside.
+    pub set_aside: u64,
+}
+
+impl Status {
+    /// With the shared clock offset.
+    #[must_use]
+    pub fn new(offset: ClockOffset) -> Self {
+        Self { inner: Arc::default(), offset }
+    }
+
+    /// The state now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        Snapshot {
+            coordinator: inner.connected.as_ref().map(|(coordinator, _)| coordinator.clone()),
+            connected_s: inner.connected.as_ref().map(|(_, at)| since(*at).as_secs()),
+            last_ack_age_s: inner.last_ack.map(|at| since(at).as_secs()),
+            trouble: inner.trouble,
+            certificate_not_after_s: inner.certificate.map(|validity| validity.not_after_s),
+            clock_offset_ms: self.offset.ms(),
+            connects: inner.connects,
+            set_aside: inner.set_aside,
+        }
+    }
+
+    /// The shared clock offset.
+    #[must_use]
+    pub fn offset(&self) -> &ClockOffset {
+        &self.offset
+    }
+
+    pub(super) fn connected(&self, coordinator: String) {
+        self.with(|inner| {
+            inner.connected = Some((coordinator, now()));
+            inner.trouble = None;
+            inner.connects = inner.connects.saturating_add(1);
+        });
+    }
+
+    pub(super) fn lost(&self, word: &'static str) {
+        self.with(|inner| {
+            inner.connected = None;
+            inner.trouble = Some(word);
+        });
+    }
+
+    pub(super) fn acked(&self) {
+        self.with(|inner| inner.last_ack = Some(now()));
+    }
+
+    pub(super) fn set_aside(&self) {
+        self.with(|inner| inner.set_aside = inner.set_aside.saturating_add(1));
+    }
+
+    pub(super) fn holds(&self, certificate: Validity) {
+        self.with(|inner| inner.certificate = Some(certificate));
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Inner)) {
+        change(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
