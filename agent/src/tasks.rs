@@ -21,7 +21,7 @@ use crate::measured::Reason;
 use crate::pins::{Order, Outcome, Pins, Report, What as Change};
 use crate::probe::message::Question;
 use crate::probe::tried::Tried;
-use crate::probe::{Limits, resolution};
+use crate::probe::{Limits, path, resolution};
 use crate::proofs::PROOF_LIFE;
 use crate::recorder::Recorder;
 use crate::rounds::Rounds;
@@ -79,6 +79,13 @@ pub enum Work {
         resolver: ResolverName,
         /// Then try each address it returns.
         connect: bool,
+    },
+    /// Find the path to one address of a target of the assignment.
+    Path {
+        /// The target.
+        target: Target,
+        /// The address.
+        address: IpAddr,
     },
     /// Change what is pinned here.
     Change(Order),
@@ -154,7 +161,7 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
                     self.change(id, order, deadline).await;
                     return Ok(());
                 }
-                Work::Connect { .. } | Work::Resolve { .. } if !self.is_new(id) => {
+                Work::Connect { .. } | Work::Resolve { .. } | Work::Path { .. } if !self.is_new(id) => {
                     tracing::debug!(task_id = id, "task known already");
                     return Ok(());
                 }
@@ -163,6 +170,9 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
                 }
                 Work::Resolve { name, resolver, connect } => {
                     timeout(deadline, self.resolve(reason, name, &resolver, connect)).await
+                }
+                Work::Path { target, address } => {
+                    timeout(deadline, self.path(reason, &target, address, deadline)).await
                 }
             }
             .unwrap_or_else(|_| Err("its deadline passed".to_owned()))
@@ -181,17 +191,7 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
         gap: Duration,
     ) -> Result<(), String> {
         let assignment = self.assignment()?;
-        // The coordinator chooses among the assignment's targets, never a host or port of its own.
-        let tried = match target {
-            Target::Name(name) => {
-                let canary = assignment.canary(name).ok_or(format!("'{name}' is no name of the assignment"))?;
-                Tried::canary(canary, address)
-            }
-            Target::Node(name) => {
-                let node = assignment.node(name).ok_or(format!("'{name}' is no node of the assignment"))?;
-                Tried { address, ..Tried::node(node) }
-            }
-        };
+        let tried = tried(&assignment, target, address)?;
         for count in 0..repeat {
             if count > 0 {
                 sleep(gap).await;
@@ -221,6 +221,16 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
             connections.push(self.measure(reason, Tried::canary(canary, address), limits.clone()));
         }
         while connections.next().await.is_some() {}
+        Ok(())
+    }
+
+    async fn path(&self, reason: Reason, target: &Target, address: IpAddr, deadline: Duration) -> Result<(), String> {
+        let port = tried(&*self.assignment()?, target, address)?.port;
+        // What was found until shortly before the deadline is worth more than nothing at the deadline.
+        let time = deadline.mul_f32(0.9);
+        // Boxed: of all tasks in flight few are paths.
+        let measured = Box::pin(path::find(&self.rounds.site, address, port, time)).await;
+        self.recorder.record(reason, &measured);
         Ok(())
     }
 
@@ -289,6 +299,21 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
         }
         remembered.push_back(id);
         true
+    }
+}
+
+/// An address for a target. The coordinator chooses among the assignment's targets, never a host or port
+/// of its own.
+fn tried(assignment: &Assignment, target: &Target, address: IpAddr) -> Result<Tried, String> {
+    match target {
+        Target::Name(name) => {
+            let canary = assignment.canary(name).ok_or(format!("'{name}' is no name of the assignment"))?;
+            Ok(Tried::canary(canary, address))
+        }
+        Target::Node(name) => {
+            let node = assignment.node(name).ok_or(format!("'{name}' is no node of the assignment"))?;
+            Ok(Tried { address, ..Tried::node(node) })
+        }
     }
 }
 

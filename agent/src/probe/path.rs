@@ -24,22 +24,23 @@ use crate::entropy;
 use crate::measured::{Measured, PathParticulars, What};
 use crate::site::Site;
 
-/// Longest the whole search takes.
+/// Longest the whole search takes, whatever time there is.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
-/// What is left of it for the path's MTU when the walk takes its whole time.
+/// What is left of the time for the path's MTU when the walk takes all the rest.
 const MTU_TIME: Duration = Duration::from_secs(3);
 
 /// Pause between two packets.
 const PACE: Duration = Duration::from_millis(50);
 
-/// Finds the path to an address of a target that is tried on `port`.
-pub async fn find(site: &Site, address: IpAddr, port: u16) -> Measured {
+/// Finds the path to an address of a target that is tried on `port`, as far as it can within `time`.
+pub async fn find(site: &Site, address: IpAddr, port: u16, time: Duration) -> Measured {
     let start = now();
+    let time = time.min(DEADLINE);
     let mut kept = PathParticulars { port: wire::PORT, ..PathParticulars::default() };
     let outcome = match permitted(site, address, port) {
         Err(outcome) => outcome,
-        Ok(()) => search(site, address, start, &mut kept).await,
+        Ok(()) => search(site, address, start + time, &mut kept).await,
     };
     let last_hop = kept.hops.iter().rev().find_map(|hop| hop.address);
     Measured { what: What::Path(Path { address, outcome, last_hop }, kept), duration: since(start) }
@@ -54,7 +55,7 @@ fn permitted(site: &Site, address: IpAddr, port: u16) -> Result<(), Outcome> {
     site.dialer.way(address).outcome().map_or(Ok(()), Err)
 }
 
-async fn search(site: &Site, address: IpAddr, start: Instant, kept: &mut PathParticulars) -> Outcome {
+async fn search(site: &Site, address: IpAddr, until: Instant, kept: &mut PathParticulars) -> Outcome {
     let own = |error: io::Error| {
         tracing::debug!(%address, %error, "its path was not found");
         // The routing table may have changed since it was asked.
@@ -69,13 +70,13 @@ async fn search(site: &Site, address: IpAddr, start: Instant, kept: &mut PathPar
         (_, Err(error)) => return own(io::Error::other(error)),
     };
     let mut walk = Walk::new(target);
-    let walked = walk_along(&wire, &mut walk, start + DEADLINE - MTU_TIME).await;
+    let walked = walk_along(&wire, &mut walk, until.checked_sub(MTU_TIME).unwrap_or(until)).await;
     kept.hops = walk.hops();
     if let Err(error) = walked {
         return own(error);
     }
     if let Some(ttl) = walk.last_answered() {
-        kept.mtu = mtu::find(&site.dialer, target, ttl, start + DEADLINE).await;
+        kept.mtu = mtu::find(&site.dialer, target, ttl, until).await;
     }
     if walk.is_reached() { Outcome::PathReached } else { Outcome::PathLost }
 }

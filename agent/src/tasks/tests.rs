@@ -56,6 +56,9 @@ async fn only_the_assignments_targets_are_tried() {
     let resolver = "unknown".parse().unwrap();
     let resolve = Work::Resolve { name: "example.com".parse().unwrap(), resolver, connect: true };
     asked.send.send(task(3, resolve)).await.unwrap();
+    let path = |target| Work::Path { target, address: GOOD.parse().unwrap() };
+    asked.send.send(task(4, path(Target::Name("else.example".parse().unwrap())))).await.unwrap();
+    asked.send.send(task(5, path(Target::Node("unknown".parse().unwrap())))).await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(asked.world.seen().len(), 0);
 }
@@ -78,6 +81,24 @@ async fn a_name_is_resolved_and_its_addresses_tried() {
         ),
         "{facts:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_is_looked_for_once_a_task() {
+    use parallax_proto::v1;
+
+    let asked = asked().await;
+    for _ in 0..2 {
+        let path = Work::Path { target: canary(), address: GOOD.parse().unwrap() };
+        asked.send.send(task(7, path)).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let seen = asked.world.seen();
+    let [v1::Observation { fact: Some(v1::observation::Fact::Path(path)), task_id: 7, .. }] = seen.as_slice() else {
+        panic!("{seen:?}");
+    };
+    // This world has no routers, and says so.
+    assert_eq!((path.outcome(), path.hops.len()), (v1::Outcome::OwnTrouble, 0));
 }
 
 #[tokio::test(start_paused = true)]

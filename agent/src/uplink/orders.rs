@@ -70,7 +70,13 @@ fn read(wire: v1::Task) -> Result<Task, String> {
             resolver: resolve.resolver.parse().map_err(text)?,
             connect: resolve.connect,
         },
-        v1::task::Work::Path(_) => return Err("paths are not measured by this agent yet".to_owned()),
+        v1::task::Work::Path(path) => Work::Path {
+            target: match path.target.ok_or("it names no target")? {
+                v1::path_task::Target::Name(name) => Target::Name(parsed(&name)?),
+                v1::path_task::Target::Node(node) => Target::Node(node.parse().map_err(text)?),
+            },
+            address: address(&path.address).ok_or("its address has neither 4 nor 16 bytes")?,
+        },
         v1::task::Work::Change(change) => Work::Change(order(change)?),
     };
     let deadline = Duration::from_millis(wire.deadline_ms.into()).min(TASK_MAX);

@@ -21,7 +21,7 @@ fn found(to: &str) -> (Outcome, Vec<String>, u32) {
 
 fn found_by(site: &Site, to: &str) -> (Outcome, Vec<String>, u32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let measured = runtime.block_on(find(site, to.parse().unwrap(), 443));
+    let measured = runtime.block_on(find(site, to.parse().unwrap(), 443, DEADLINE));
     let What::Path(path, kept) = measured.what else { panic!("no path") };
     let answered = |hop: &Hop| hop.address.map_or("*".to_owned(), |address| address.to_string());
     let last = kept.hops.iter().rev().find_map(|hop| hop.address);
