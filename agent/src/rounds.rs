@@ -24,6 +24,9 @@ use crate::recorder::Recorder;
 use crate::schedule::{Grid, Kind, Timeline};
 use crate::site::Site;
 
+use self::controls::Controls;
+
+mod controls;
 mod subjects;
 
 /// Longest a round of one subject may take, whatever its deadlines say: a guard against doubled rounds
@@ -47,6 +50,7 @@ pub struct Rounds {
     broken: AtomicU64,
     running: Mutex<BTreeSet<Running>>,
     bursts: Mutex<Bursts>,
+    controls: Controls,
 }
 
 /// A round of one subject that has not ended: it is not started a second time.
@@ -75,6 +79,7 @@ impl Rounds {
             broken: AtomicU64::new(0),
             running: Mutex::default(),
             bursts: Mutex::default(),
+            controls: Controls::default(),
         })
     }
 
@@ -129,8 +134,8 @@ impl Rounds {
                 }
             }
             Kind::Controls => {
-                for control in &assignment.controls {
-                    skipped += self.spawn(kind, control.name.as_str(), Self::control, assignment, control.clone());
+                if !assignment.controls.is_empty() {
+                    skipped += self.spawn(kind, kind.word(), Self::scheduled_controls, assignment, ());
                 }
             }
             Kind::Endpoints => {

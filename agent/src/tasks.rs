@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use parallax_decide::names::{DomainName, ResolverName};
-use parallax_decide::observation::{Family, Purpose, Target};
+use parallax_decide::observation::{Family, Purpose, Says, Target};
 use parallax_driver::Driver;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
@@ -239,6 +239,11 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
         let Ok(_place) = self.probes.acquire().await else { return };
         let measured = tried.measure(&self.rounds.site, &limits).await;
         self.recorder.record(reason, &measured);
+        if measured.what.says() == Says::Fails
+            && let Ok(assignment) = self.assignment()
+        {
+            self.rounds.close(&assignment, Family::of(tried.address));
+        }
     }
 
     async fn change(&self, id: u64, order: Order, deadline: Duration) {

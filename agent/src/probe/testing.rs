@@ -1,13 +1,13 @@
 //! Peers for the tests: listeners that refuse, stay silent, or speak TLS.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::PrivateKeyDer;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -170,15 +170,41 @@ pub(crate) async fn serve(config: ServerConfig) -> SocketAddr {
 
 /// A reply with one A record to a question.
 pub(crate) fn answer(query: &[u8], address: &str) -> Vec<u8> {
-    use domain::base::iana::Rcode;
+    answer_with(query, &[address.parse().unwrap()])
+}
+
+/// A reply with these addresses to a question, those of the family asked for.
+pub(crate) fn answer_with(query: &[u8], addresses: &[IpAddr]) -> Vec<u8> {
+    use domain::base::iana::{Rcode, Rtype};
     use domain::base::{Message, MessageBuilder, Ttl};
+    use domain::rdata::{A, Aaaa};
 
     let query = Message::from_octets(query).unwrap();
+    let question = query.sole_question().unwrap();
     let mut answer = MessageBuilder::new_vec().start_answer(&query, Rcode::NOERROR).unwrap();
-    let name = query.sole_question().unwrap().qname().to_owned();
-    let data = domain::rdata::A::new(address.parse().unwrap());
-    answer.push((name, Ttl::from_secs(60), data)).unwrap();
+    for address in addresses {
+        let name = question.qname().to_owned();
+        match (address, question.qtype()) {
+            (IpAddr::V4(v4), Rtype::A) => answer.push((name, Ttl::from_secs(60), A::new(*v4))).unwrap(),
+            (IpAddr::V6(v6), Rtype::AAAA) => answer.push((name, Ttl::from_secs(60), Aaaa::new(*v6))).unwrap(),
+            (IpAddr::V4(_) | IpAddr::V6(_), _) => {}
+        }
+    }
     answer.finish()
+}
+
+/// A name server on the loopback interface that answers every question with these addresses.
+pub(crate) async fn name_server(addresses: &[&str]) -> SocketAddr {
+    let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let at = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut buffer = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+            socket.send_to(&answer_with(&buffer[..length], &addresses), from).await.unwrap();
+        }
+    });
+    at
 }
 
 /// Finishes TLS handshakes and hands each stream to `talk`, one after another; then closes it.

@@ -76,13 +76,13 @@ async fn b50_a_round_that_breaks_down_or_never_ends_bans_no_later_one() {
 #[tokio::test(start_paused = true)]
 async fn probes_without_a_place_are_counted_into_one_record() {
     let world = World::with_answers(&[GOOD]).await;
-    let assignment = assignment(|_| {});
+    let assignment = assignment(|wire| wire.schedule.as_mut().unwrap().burst_gap_ms = vec![]);
     let held = world.rounds.places.acquire_many(64).await.unwrap();
-    world.round(Kind::Controls, &assignment).await;
-    world.round(Kind::Controls, &assignment).await;
+    world.round(Kind::Nodes, &assignment).await;
+    world.round(Kind::Nodes, &assignment).await;
     drop(held);
     assert_eq!(missed(&world.seen()), [("probes".to_owned(), v1::MissedReason::Busy, 1)]);
-    world.round(Kind::Controls, &assignment).await;
+    world.round(Kind::Nodes, &assignment).await;
     assert_eq!(missed(&world.seen()), [("probes".to_owned(), v1::MissedReason::Busy, 1)]);
 }
 

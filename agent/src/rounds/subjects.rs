@@ -13,14 +13,15 @@ use parallax_decide::observation::{Family, MissedReason, Outcome, Says};
 use tokio::time::{sleep, sleep_until};
 
 use super::Rounds;
-use crate::assignment::{Assignment, Canary, Control, Node, Resolver, Transport};
+use super::controls::Families;
+use crate::assignment::{Assignment, Canary, Node, Resolver, Transport};
 use crate::burst::Subject;
 use crate::clock::{self, Instant};
 use crate::measured::{Measured, Reason};
 use crate::probe::message::Question;
 use crate::probe::resolution::Resolved;
 use crate::probe::tried::Tried;
-use crate::probe::{Limits, control, endpoint, resolution};
+use crate::probe::{Limits, endpoint, resolution};
 use crate::schedule::{Grid, Kind};
 
 /// The live resolver is asked again after its answer expired, but not more often than this, and not
@@ -116,13 +117,6 @@ impl Rounds {
         self.connect(&assignment, &Tried::node(&node)).await;
     }
 
-    /// One control.
-    pub(super) async fn control(self: Arc<Self>, assignment: Arc<Assignment>, control: Control) {
-        let Some(_place) = self.place().await else { return };
-        let measured = control::check(&self.site, &assignment.schedule.limits, &control).await;
-        self.recorder.record(Reason::SCHEDULED, &measured);
-    }
-
     /// One scheduled connection, and the burst that its failure starts.
     async fn connect(self: &Arc<Self>, assignment: &Arc<Assignment>, tried: &Tried) {
         let Some(place) = self.place().await else { return };
@@ -180,12 +174,15 @@ impl Rounds {
             return;
         }
         let (rounds, assignment) = (Arc::clone(self), Arc::clone(assignment));
+        let families = match &subject {
+            Subject::Connection(_, address) => Families::one(Family::of(*address)),
+            Subject::Endpoint(_) => Families::ALL,
+        };
         tokio::spawn(async move {
             let ending = Ending { rounds: Arc::clone(&rounds), subject, recovered: false };
+            rounds.bracket(&assignment, families);
             if !rounds.burst(&assignment, ending, probe).await {
-                // The closing half of the sandwich: failures count only when the vantage's own
-                // uplink is shown to work after them, and that shall not wait for the grid.
-                rounds.start(Kind::Controls, &assignment);
+                rounds.bracket(&assignment, families);
             }
         });
     }
