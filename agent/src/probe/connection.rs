@@ -13,8 +13,8 @@
 //! | `connection_refused` | RST to every attempt (also made of ICMP port unreachable by the kernel) |
 //! | `reset` | SYN-ACK and then RST before anything else: to every attempt, or to a target without TLS |
 //! | `silent` | at least one attempt unanswered, no ICMP, none completed |
-//! | `host_unreachable`, `net_unreachable` | ICMP to at least one attempt; IPv4's "administratively prohibited" too, which the kernel does not tell apart |
-//! | `admin_prohibited` | ICMPv6 administratively prohibited, to at least one attempt |
+//! | `host_unreachable`, `net_unreachable` | ICMP to at least one attempt |
+//! | `admin_prohibited` | ICMP: administratively prohibited, to at least one attempt; before Linux 6.2 over IPv6 alone |
 //! | `no_route` | the kernel has no route to this address, but to others of its family |
 //! | `family_unavailable` | the kernel has no route to the family at all |
 //! | `own_trouble` | no descriptor, no source port, no memory; a name TLS cannot ask for |
@@ -33,26 +33,22 @@
 //! | `http_stalled` | expected status, then no byte of the body for as long as a status may take |
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use parallax_decide::observation::Outcome;
-use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use super::http_check::{self, Heard, Patience};
 use super::{Limits, trouble};
 use crate::assignment::HttpCheck;
 use crate::clock::{Instant, now, since};
 use crate::dial::{Dialer, Segments};
-use crate::measured::{CertificateHash, ConnectionParticulars};
+use crate::measured::ConnectionParticulars;
 use crate::policy::Role;
 use crate::site::Site;
-use crate::tls::{self, Trust};
+use crate::tls::Trust;
 
 pub mod attempts;
 #[cfg(test)]
@@ -150,7 +146,7 @@ async fn dialled(dialer: &Dialer, trust: &Trust, limits: &Limits, to: SocketAddr
     };
     if let (Outcome::TlsSilent, Further::Tls { name, .. }) = (outcome, further) {
         // Boxed: rare, and every other probe would carry its size.
-        let second = Box::pin(in_small_segments(dialer, &trust.targets, limits, to, name.clone(), deadline)).await;
+        let second = Box::pin(in_small_segments(dialer, trust, limits, to, name.clone(), deadline)).await;
         kept.small_segments = Some(second);
         if second == Outcome::TlsOk {
             outcome = Outcome::PmtuBlackhole;
@@ -183,13 +179,14 @@ async fn beyond_tcp(
     };
     let config = if http.is_some() { &trust.web } else { &trust.targets };
     let begun = now();
-    let shaken = shake(config, name.clone(), stream, limits.tls).await;
+    let shaken = trust.shake(config, name.clone(), stream, limits.tls).await;
     kept.tls = since(begun);
-    let stream = match shaken {
+    // Also one that was not accepted: whose it is tells an impostor from a server with an old certificate.
+    kept.certificate = shaken.certificate;
+    let stream = match shaken.stream {
         Ok(stream) => stream,
         Err(outcome) => return outcome,
     };
-    kept.certificate = leaf(&stream);
     let Some(check) = http else { return Outcome::TlsOk };
     let begun = now();
     let mut heard = Heard::default();
@@ -221,28 +218,10 @@ async fn stays_open(stream: &TcpStream, round_trip: Duration) -> Outcome {
     }
 }
 
-async fn shake(
-    config: &Arc<ClientConfig>,
-    name: ServerName<'static>,
-    stream: TcpStream,
-    limit: Duration,
-) -> Result<TlsStream<TcpStream>, Outcome> {
-    match timeout(limit, TlsConnector::from(Arc::clone(config)).connect(name, stream)).await {
-        Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(tls::failure(&error)),
-        Err(_) => Err(Outcome::TlsSilent),
-    }
-}
-
-/// The peer's own certificate.
-fn leaf(stream: &TlsStream<TcpStream>) -> Option<CertificateHash> {
-    stream.get_ref().1.peer_certificates()?.first().map(tls::certificate_hash)
-}
-
 /// TCP and TLS once more, in segments that pass where large packets vanish without a word.
 async fn in_small_segments(
     dialer: &Dialer,
-    config: &Arc<ClientConfig>,
+    trust: &Trust,
     limits: &Limits,
     to: SocketAddr,
     name: ServerName<'static>,
@@ -254,8 +233,6 @@ async fn in_small_segments(
         Ok(stream) => stream,
         Err(outcome) => return outcome,
     };
-    match shake(config, name, stream, limits.tls.min(left())).await {
-        Ok(_) => Outcome::TlsOk,
-        Err(outcome) => outcome,
-    }
+    let shaken = trust.shake(&trust.targets, name, stream, limits.tls.min(left())).await;
+    shaken.stream.map_or_else(|outcome| outcome, |_| Outcome::TlsOk)
 }

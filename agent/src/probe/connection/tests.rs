@@ -4,6 +4,8 @@
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use std::sync::Arc;
+
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -131,7 +133,10 @@ async fn a_verified_certificate_is_the_proof_and_its_hash_is_kept() {
 async fn certificates_fail_by_name_authority_time_and_use() {
     let authority = Authority::new();
     let good = serve(authority.server(NAME)).await;
-    assert_eq!(tls(good, "other.example", &authority).await.outcome, Outcome::CertificateName);
+    let accepted = tls(good, NAME, &authority).await.kept.certificate;
+    let impostor = tls(good, "other.example", &authority).await;
+    assert_eq!(impostor.outcome, Outcome::CertificateName);
+    assert_eq!((impostor.kept.certificate, accepted.is_some()), (accepted, true), "whose it is, is kept all the same");
     assert_eq!(tls(good, NAME, &Authority::new()).await.outcome, Outcome::CertificateAuthority);
     for (config, outcome) in [
         (authority.expired_server(NAME), Outcome::CertificateExpired),

@@ -15,12 +15,11 @@ use crate::policy::Policy;
 use crate::probe::live::LiveServers;
 use crate::probe::testing::namespace::{inside, shell};
 use crate::probe::testing::{Authority, name_server};
-use crate::proofs::Proofs;
 use crate::recorder::Recorder;
 use crate::rounds::tests::{GOOD, World, assignment};
 use crate::schedule::{Kind, Timeline};
 use crate::site::Site;
-use crate::spool::{BootId, SPOOL_BYTES_MAX, Spool};
+use crate::spool::{BootId, Spool};
 use crate::uplink::wire::row;
 
 const V6: &str = "2606:4700::6810:a";
@@ -217,15 +216,11 @@ impl Place {
         shell("ip link add out type veth peer name far; ip link set out up; ip link set far up");
         shell("ip addr add 198.51.100.1/24 dev out; ip route add default via 198.51.100.2");
         let authority = Authority::new();
-        let site = Site {
-            dialer: Dialer::direct(),
-            policy: Policy::new(Allow::default()),
-            trust: authority.trust(),
-            live: LiveServers::new(vec![name_server(answers).await]),
-            proofs: Proofs::default(),
-        };
+        let live = LiveServers::new(vec![name_server(answers).await]);
+        let site = Site::new(Dialer::direct(), Policy::new(Allow::default()), authority.trust(), live);
         let folder = tempfile::tempdir().unwrap();
-        let spool = Spool::open(folder.path().join("spool"), BootId::random().unwrap(), SPOOL_BYTES_MAX).unwrap();
+        let (boot, limits) = (BootId::random().unwrap(), crate::spool::Limits::default());
+        let spool = Spool::open(folder.path().join("spool"), boot, limits, 0);
         let recorder = Recorder::new(spool);
         let rounds = Rounds::new(site, recorder.clone(), Timeline::begin(Duration::ZERO), 64);
         Self { rounds, recorder, authority, _folder: folder }
