@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
+use parallax_tests::bench;
 use parallax_tests::demo::chaos::Blow;
 use parallax_tests::demo::{self, Script};
 use parallax_tests::lab::enter::{self, Decision};
@@ -30,6 +31,12 @@ enum Command {
     Demo(DemoOptions),
     /// Start the lab's network and servers and check who reaches what.
     World(WorldOptions),
+    /// Measure what the agent costs.
+    Bench {
+        /// What to measure.
+        #[command(subcommand)]
+        what: bench::What,
+    },
     /// A TLS web server of the lab.
     #[command(hide = true)]
     Web(WebOptions),
@@ -119,6 +126,7 @@ async fn run_async(command: Command) -> Result<u8> {
     match command {
         Command::Demo(options) => demo(options).await,
         Command::World(options) => world(options).await,
+        Command::Bench { what } => bench::run(what).await.map(|()| 0),
         Command::Web(options) => web::serve(options).await.map(|()| 0),
         Command::Look(options) => {
             println!("{}", serde_json::to_string(&look::here(options).await?)?);

@@ -1,0 +1,119 @@
+//! The bench: what the agent costs, beside what comparable programs cost on the same machine in the same sitting.
+//!
+//! `./x bench agent` prints the figures of docs/bench.md, one a line: [`memory`] (P1, P2), [`cost`] (P3), [`size`] (P4),
+//! [`starts`] (P5). Each starts the shipped binary as a process ([`agent`]) with a [`coordinator`] that speaks the real
+//! protocol, over the same [`targets`] that the [`peers`] are driven against. [`proc`] reads what the kernel says.
+//!
+//! Absent on purpose: any verdict of a run. A figure that falls short is a figure; noise must not break a build.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use self::figure::Figure;
+use self::sitting::Sitting;
+use crate::lab::programs;
+
+pub mod agent;
+pub mod assignment;
+pub mod authority;
+pub mod coordinator;
+pub mod cost;
+pub mod figure;
+pub mod memory;
+pub mod peers;
+pub mod proc;
+pub mod size;
+pub mod sitting;
+pub mod starts;
+pub mod targets;
+
+/// Longest a sitting may take.
+const SITTING_MAX: Duration = Duration::from_secs(15 * 60);
+/// Work before memory counts (P1).
+const WORK: Duration = Duration::from_secs(60);
+/// One run of CPU time (P3).
+const WINDOW: Duration = Duration::from_secs(20);
+/// Grid points that count (P5).
+const GRIDS: u32 = 12;
+
+/// What `bench` measures.
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    /// What the agent costs: memory, processor time, size, punctuality.
+    Agent(AgentOptions),
+}
+
+/// Options of `bench agent`.
+#[derive(Debug, clap::Args)]
+pub struct AgentOptions {
+    /// One JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+    /// Only these figures, by the beginning of their names, like P3.
+    #[arg(long = "only", value_name = "NAME")]
+    pub only: Vec<String>,
+    /// The agent's binary; without it the one beside this program.
+    #[arg(long, value_name = "FILE")]
+    pub agent: Option<PathBuf>,
+    /// Keep to a few seconds a figure: shows that the bench works, and measures nothing worth quoting.
+    #[arg(long, hide = true)]
+    pub quick: bool,
+}
+
+/// Runs what was asked for.
+///
+/// # Errors
+/// Something does not start, breaks down, or takes longer than a sitting may. A figure that falls short is none.
+pub async fn run(what: What) -> Result<()> {
+    match what {
+        What::Agent(options) => {
+            let measured = tokio::time::timeout(SITTING_MAX, agent_figures(&options)).await;
+            measured.context("the sitting took more than 15 minutes and was ended")?
+        }
+    }
+}
+
+async fn agent_figures(options: &AgentOptions) -> Result<()> {
+    let binary = match &options.agent {
+        Some(binary) => binary.canonicalize().with_context(|| format!("finding {}", binary.display()))?,
+        None => programs::ours("parallax-agent")?,
+    };
+    let sitting = Sitting::begin(&binary).await?;
+    eprintln!("bench: {}; agent {}; load {}", machine(), binary.display(), proc::load());
+    for (program, package) in [("prometheus-blackbox-exporter", "prometheus-blackbox-exporter"), ("zabbix_agent2", "zabbix-agent2")] {
+        if programs::find(program).is_none() {
+            eprintln!("bench: {package} is not installed; figures that compare with it say peer=missing (./x install {package})");
+        }
+    }
+    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only.as_str()));
+    let short = |full: Duration, quick: u64| if options.quick { Duration::from_secs(quick) } else { full };
+    let print = |figures: Result<Vec<Figure>>| -> Result<()> {
+        figures?.iter().try_for_each(|figure| Ok(figure.print(options.json)?))
+    };
+    if wanted("P4") {
+        print(size::figures(&binary).await.context("P4"))?;
+    }
+    if wanted("P1") {
+        print(memory::at_work(&sitting, short(WORK, 12)).await.context("P1"))?;
+    }
+    if wanted("P2") {
+        print(memory::hung(&sitting).await.context("P2"))?;
+    }
+    if wanted("P3") {
+        print(cost::figures(&sitting, short(WINDOW, 3)).await.context("P3"))?;
+    }
+    if wanted("P5") {
+        print(starts::figures(&sitting, if options.quick { 2 } else { GRIDS }).await.context("P5"))?;
+    }
+    eprintln!("bench: load at the end {}", proc::load());
+    Ok(())
+}
+
+/// What a reader must know of the machine.
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{cores} cores, kernel {}", kernel.trim())
+}
