@@ -15,6 +15,13 @@ const NEVER_MS: u32 = 24 * 3600 * 1000;
 pub const NAMES: usize = 20;
 /// Interval of their grids, ms.
 pub const ROUND_MS: u32 = 10_000;
+/// Resolvers of [`ordinary`].
+const RESOLVERS: usize = 5;
+/// Controls of [`ordinary`], and nodes.
+const OTHERS: usize = 3;
+/// Scheduled probes of one round of [`ordinary`]: questions, one connection a name, endpoints (the live resolver has
+/// none), controls, nodes.
+pub const ORDINARY_PROBES: usize = NAMES * RESOLVERS * 2 + NAMES + (RESOLVERS - 1) + 2 * OTHERS;
 
 /// An assignment with nothing in it, whose grids never come round.
 #[must_use]
@@ -49,14 +56,14 @@ fn with_schedule(mut assignment: v1::Assignment, change: impl FnOnce(&mut v1::Sc
 }
 
 /// The ordinary work of a place: 20 names at 5 resolvers, one of each transport, both families, TLS to what they answer;
-/// every resolver's endpoint, three controls and three nodes; every ten seconds.
+/// every resolver's endpoint, three controls and three nodes; each every `round_ms`.
 #[must_use]
-pub fn ordinary(targets: &Targets) -> v1::Assignment {
+pub fn ordinary(targets: &Targets, round_ms: u32) -> v1::Assignment {
     let base = empty();
     let assignment = v1::Assignment {
         resolvers: resolvers(targets),
         canaries: (0..NAMES).map(|n| canary(&format!("n{n:02}.{ZONE}"), targets.tls.port(), true)).collect(),
-        controls: (0..3)
+        controls: (0..OTHERS)
             .map(|n| v1::Control {
                 name: format!("control-{n}"),
                 address: bytes(WEB),
@@ -65,7 +72,7 @@ pub fn ordinary(targets: &Targets) -> v1::Assignment {
                 ..v1::Control::default()
             })
             .collect(),
-        nodes: (0..3).map(|n| node(n, WEB, targets.tls.port(), &format!("node{n}.{ZONE}"))).collect(),
+        nodes: (0..OTHERS).map(|n| node(n, WEB, targets.tls.port(), &format!("node{n}.{ZONE}"))).collect(),
         questions: Some(v1::Questions {
             known: format!("known.{ZONE}"),
             freshness_zone: ZONE.to_owned(),
@@ -74,10 +81,10 @@ pub fn ordinary(targets: &Targets) -> v1::Assignment {
         ..base
     };
     with_schedule(assignment, |schedule| {
-        schedule.canary_every_ms = ROUND_MS;
-        schedule.node_every_ms = ROUND_MS;
-        schedule.control_every_ms = ROUND_MS;
-        schedule.endpoint_every_ms = ROUND_MS;
+        schedule.canary_every_ms = round_ms;
+        schedule.node_every_ms = round_ms;
+        schedule.control_every_ms = round_ms;
+        schedule.endpoint_every_ms = round_ms;
         schedule.attempt_at_ms = vec![0, 500, 1000, 1500];
         schedule.burst_gap_ms = vec![0, 2000];
         schedule.udp_hold_ms = 200;
@@ -105,7 +112,8 @@ pub fn dns_alone(targets: &Targets) -> v1::Assignment {
 /// Connections that hang: 64 names, each with the eight addresses of [`HUNG`], one SYN each that nobody answers.
 #[must_use]
 pub fn hung_connections(targets: &Targets) -> v1::Assignment {
-    let canaries = (0..SUBJECTS_MAX).map(|n| canary(&format!("h{n:02}.{HUNG_ZONE}"), targets.hung_port, false)).collect();
+    let canaries =
+        (0..SUBJECTS_MAX).map(|n| canary(&format!("h{n:02}.{HUNG_ZONE}"), targets.hung_port, false)).collect();
     let resolvers = vec![resolver("live", Kind::Live(v1::LiveResolver {}))];
     with_schedule(v1::Assignment { canaries, resolvers, ..empty() }, |schedule| {
         schedule.canary_every_ms = 60_000;
@@ -178,6 +186,48 @@ pub fn everything_hangs(targets: &Targets) -> v1::Assignment {
     with_schedule(assignment, |schedule| {
         schedule.node_every_ms = STARTS_EVERY_MS;
         schedule.control_every_ms = STARTS_EVERY_MS;
+        schedule.endpoint_every_ms = STARTS_EVERY_MS;
+        schedule.canary_every_ms = STARTS_EVERY_MS;
+        schedule.connect_timeout_ms = STARTS_LIMIT_MS;
+        schedule.tls_timeout_ms = STARTS_LIMIT_MS;
+        schedule.http_timeout_ms = STARTS_LIMIT_MS;
+        schedule.resolve_timeout_ms = STARTS_LIMIT_MS;
+    })
+}
+
+/// Nodes of [`silent_endpoints`], all of which answer.
+pub const ANSWERING_NODES: usize = SUBJECTS_MAX;
+/// Interval of their grid, ms.
+pub const ANSWERING_EVERY_MS: u32 = 1000;
+
+/// R10: 62 endpoints that take a connection and then stay silent, asked for 4 names, both families, and checked, all the
+/// time; beside them 64 nodes that answer.
+#[must_use]
+pub fn silent_endpoints(targets: &Targets) -> v1::Assignment {
+    let silent = targets.silent_tcp;
+    let doh = || {
+        Kind::Doh(v1::DohEndpoint {
+            url: format!("https://{DNS_NAME}:{}/dns-query", silent.port()),
+            addresses: vec![bytes(*silent.ip())],
+            ..v1::DohEndpoint::default()
+        })
+    };
+    let dot = || {
+        Kind::Dot(v1::DotEndpoint {
+            address: bytes(*silent.ip()),
+            port: u32::from(silent.port()),
+            server_name: DNS_NAME.to_owned(),
+        })
+    };
+    let resolvers = (0..31).flat_map(|n| [resolver(&format!("doh-{n}"), doh()), resolver(&format!("dot-{n}"), dot())]);
+    let assignment = v1::Assignment {
+        resolvers: resolvers.collect(),
+        canaries: (0..4).map(|n| canary(&format!("n{n:02}.{ZONE}"), targets.tcp.port(), false)).collect(),
+        nodes: (0..ANSWERING_NODES).map(|n| node(n, WEB, targets.tcp.port(), "")).collect(),
+        ..empty()
+    };
+    with_schedule(assignment, |schedule| {
+        schedule.node_every_ms = ANSWERING_EVERY_MS;
         schedule.endpoint_every_ms = STARTS_EVERY_MS;
         schedule.canary_every_ms = STARTS_EVERY_MS;
         schedule.connect_timeout_ms = STARTS_LIMIT_MS;

@@ -73,6 +73,12 @@ impl Row {
         [Answered, Empty, HttpOk, TcpOk, TlsOk].contains(&self.outcome())
     }
 
+    /// Whether it tells of the agent's own doings and not of a probe.
+    #[must_use]
+    pub fn is_about_the_agent(&self) -> bool {
+        matches!(self.observation.fact, Some(observation::Fact::Loss(_) | observation::Fact::Missed(_)) | None)
+    }
+
     /// What was probed: the kind of fact and the subject's names.
     #[must_use]
     pub fn subject(&self) -> String {
@@ -113,6 +119,7 @@ pub struct Coordinator {
     pub address: SocketAddr,
     seen: Arc<Mutex<Seen>>,
     assign: watch::Sender<v1::Assignment>,
+    away: watch::Sender<bool>,
     serving: Vec<JoinHandle<()>>,
 }
 
@@ -143,7 +150,8 @@ impl Coordinator {
         let accepting = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), accepted));
         let seen = Arc::new(Mutex::new(Seen::default()));
         let (assign, assigned) = watch::channel(assignment);
-        let service = ProbeServer::new(Service { seen: Arc::clone(&seen), assigned })
+        let (away, is_away) = watch::channel(false);
+        let service = ProbeServer::new(Service { seen: Arc::clone(&seen), assigned, is_away })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let server = tonic::transport::Server::builder()
@@ -154,7 +162,7 @@ impl Coordinator {
         let serving = tokio::spawn(async move {
             let _ = server.await;
         });
-        Ok(Self { address, seen, assign, serving: vec![accepting, serving] })
+        Ok(Self { address, seen, assign, away, serving: vec![accepting, serving] })
     }
 
     /// Everything that came so far.
@@ -168,6 +176,11 @@ impl Coordinator {
             let version = held.version + 1;
             *held = v1::Assignment { version, ..assignment };
         });
+    }
+
+    /// Ends every stream and takes none, or takes them again.
+    pub fn go_away(&self, away: bool) {
+        self.away.send_replace(away);
     }
 
     /// Waits until `ready` is content with what came.
@@ -200,6 +213,7 @@ fn duration_ms(us: u64) -> f64 {
 struct Service {
     seen: Arc<Mutex<Seen>>,
     assigned: watch::Receiver<v1::Assignment>,
+    is_away: watch::Receiver<bool>,
 }
 
 #[tonic::async_trait]
@@ -210,6 +224,9 @@ impl Probe for Service {
         &self,
         request: Request<Streaming<v1::AgentMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
+        if *self.is_away.borrow() {
+            return Err(Status::unavailable("away for a while"));
+        }
         let mut from_agent = request.into_inner();
         let first = from_agent.message().await?.and_then(|message| message.message);
         if !matches!(first, Some(agent_message::Message::Hello(_))) {
@@ -217,7 +234,13 @@ impl Probe for Service {
         }
         let (to_agent, outgoing) = mpsc::channel(WAITING_MAX);
         let (seen, assigned) = (Arc::clone(&self.seen), self.assigned.clone());
-        tokio::spawn(converse(from_agent, to_agent, seen, assigned));
+        let mut is_away = self.is_away.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = converse(from_agent, to_agent, seen, assigned) => {}
+                _ = is_away.wait_for(|away| *away) => {}
+            }
+        });
         Ok(Response::new(ReceiverStream::new(outgoing)))
     }
 }
@@ -261,7 +284,11 @@ async fn converse(
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time after 1970 and before the year 10000")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time after 1970 and before the year 10000"
+)]
 fn whole_ms(ms: f64) -> u64 {
     ms as u64
 }

@@ -59,7 +59,9 @@ pub async fn figures(sitting: &Sitting, window: Duration) -> Result<Vec<Figure>>
     let floor_tcp = floor(sitting, peers::floor_tcp)?;
     let floor_dns = floor(sitting, peers::floor_dns)?;
 
-    let shape = |cost: &Cost, what: &str| format!("one-second grids, {:.0} {what}/s, spool, encoding and stream included", cost.rate);
+    let shape = |cost: &Cost, what: &str| {
+        format!("one-second grids, {:.0} {what}/s, spool, encoding and stream included", cost.rate)
+    };
     let tcp_note = shape(&tcp, "TCP probes");
     let dns_note = shape(&dns, "questions") + "; one TCP probe to each ten questions is in it and not subtracted";
     Ok(vec![

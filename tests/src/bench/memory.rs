@@ -29,7 +29,7 @@ const REST: Duration = Duration::from_secs(5);
 /// # Errors
 /// The agent or the peer breaks down.
 pub async fn at_work(sitting: &Sitting, work: Duration) -> Result<Vec<Figure>> {
-    let (coordinator, mut agent) = sitting.agent("memory", assignment::ordinary(&sitting.targets)).await?;
+    let (coordinator, mut agent) = sitting.agent("memory", assignment::ordinary(&sitting.targets, ROUND_MS)).await?;
     let blackbox = Blackbox::start(sitting.directory()).await?;
     let (worked, driven) = tokio::join!(
         async {
@@ -116,11 +116,11 @@ fn doh_question(targets: &Targets) -> String {
 /// # Errors
 /// The agent or the peer breaks down.
 pub async fn hung(sitting: &Sitting) -> Result<Vec<Figure>> {
-    let connections = hang(sitting, "hung-tcp", assignment::hung_connections(&sitting.targets), proc::connecting).await?;
-    let questions = hang(sitting, "hung-udp", assignment::hung_questions(&sitting.targets), |pid| {
-        Ok(proc::sockets(pid)?.len())
-    })
-    .await?;
+    let connections =
+        hang(sitting, "hung-tcp", assignment::hung_connections(&sitting.targets), proc::connecting).await?;
+    let questions =
+        hang(sitting, "hung-udp", assignment::hung_questions(&sitting.targets), |pid| Ok(proc::sockets(pid)?.len()))
+            .await?;
     let theirs = hang_blackbox(sitting).await?;
     let mut figures = Vec::new();
     for (name, hang) in [("tcp", &connections), ("udp", &questions)] {
@@ -134,7 +134,14 @@ pub async fn hung(sitting: &Sitting) -> Result<Vec<Figure>> {
         );
         figures.push(Figure::new(&format!("P2.{name}_kib"), "KiB/probe", Some(each), None).note(&note));
         let base = theirs.as_ref().map(|theirs| vec![theirs.each_kib()]);
-        figures.push(Figure::ratio(&format!("P2.{name}"), &[each], "blackbox", base.as_deref(), "KiB/probe", Some(0.1)));
+        figures.push(Figure::ratio(
+            &format!("P2.{name}"),
+            &[each],
+            "blackbox",
+            base.as_deref(),
+            "KiB/probe",
+            Some(0.1),
+        ));
     }
     Ok(figures)
 }

@@ -18,16 +18,19 @@ use crate::lab::programs;
 pub mod agent;
 pub mod assignment;
 pub mod authority;
+pub mod cage;
 pub mod coordinator;
 pub mod cost;
 pub mod figure;
 pub mod memory;
 pub mod peers;
 pub mod proc;
-pub mod size;
 pub mod sitting;
+pub mod size;
 pub mod starts;
 pub mod targets;
+pub mod trace;
+pub mod weak;
 
 /// Longest a sitting may take.
 const SITTING_MAX: Duration = Duration::from_secs(15 * 60);
@@ -35,14 +38,18 @@ const SITTING_MAX: Duration = Duration::from_secs(15 * 60);
 const WORK: Duration = Duration::from_secs(60);
 /// One run of CPU time (P3).
 const WINDOW: Duration = Duration::from_secs(20);
-/// Grid points that count (P5).
-const GRIDS: u32 = 12;
+/// Starts that count (P5, R10).
+const STARTS: Duration = Duration::from_secs(30);
 
 /// What `bench` measures.
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
     /// What the agent costs: memory, processor time, size, punctuality.
     Agent(AgentOptions),
+    /// The agent's whole job in 16 MiB of memory and a tenth of a processor, the coordinator away for a while.
+    Weak(WeakOptions),
+    /// What the agent asks of the system during a round: no write outside its folder, no temporary file, no listener.
+    Trace(TraceOptions),
 }
 
 /// Options of `bench agent`.
@@ -62,6 +69,37 @@ pub struct AgentOptions {
     pub quick: bool,
 }
 
+/// Options of `bench weak`.
+#[derive(Debug, clap::Args)]
+pub struct WeakOptions {
+    /// One JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+    /// How long it works.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(10..=3600))]
+    pub seconds: u64,
+    /// Its memory, MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 16)]
+    pub memory: u64,
+    /// Its part of one processor, percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub cpu: u64,
+    /// Interval of every grid, ms.
+    #[arg(long, value_name = "MS", default_value_t = assignment::ROUND_MS, hide = true)]
+    pub round: u32,
+    /// The agent's binary; without it the one beside this program.
+    #[arg(long, value_name = "FILE")]
+    pub agent: Option<PathBuf>,
+}
+
+/// Options of `bench trace`.
+#[derive(Debug, clap::Args)]
+pub struct TraceOptions {
+    /// The agent's binary; without it the one beside this program.
+    #[arg(long, value_name = "FILE")]
+    pub agent: Option<PathBuf>,
+}
+
 /// Runs what was asked for.
 ///
 /// # Errors
@@ -72,22 +110,50 @@ pub async fn run(what: What) -> Result<()> {
             let measured = tokio::time::timeout(SITTING_MAX, agent_figures(&options)).await;
             measured.context("the sitting took more than 15 minutes and was ended")?
         }
+        What::Weak(options) => weak_figures(&options).await,
+        What::Trace(options) => {
+            let sitting = Sitting::begin(&binary(options.agent.as_ref())?).await?;
+            println!("{}", trace::check(&sitting).await?);
+            Ok(())
+        }
     }
 }
 
-async fn agent_figures(options: &AgentOptions) -> Result<()> {
-    let binary = match &options.agent {
-        Some(binary) => binary.canonicalize().with_context(|| format!("finding {}", binary.display()))?,
-        None => programs::ours("parallax-agent")?,
+fn binary(given: Option<&PathBuf>) -> Result<PathBuf> {
+    match given {
+        Some(binary) => binary.canonicalize().with_context(|| format!("finding {}", binary.display())),
+        None => programs::ours("parallax-agent"),
+    }
+}
+
+async fn weak_figures(options: &WeakOptions) -> Result<()> {
+    let sitting = Sitting::begin(&binary(options.agent.as_ref())?).await?;
+    let work = Duration::from_secs(options.seconds);
+    let ordeal = weak::Ordeal {
+        limits: cage::Limits { memory_bytes: options.memory << 20, cpu_percent: options.cpu },
+        work,
+        round_ms: options.round,
+        outage: work / 10,
     };
+    eprintln!("bench: {}; load {}", machine(), proc::load());
+    weak::figures(&sitting, ordeal).await?.iter().try_for_each(|figure| Ok(figure.print(options.json)?))
+}
+
+async fn agent_figures(options: &AgentOptions) -> Result<()> {
+    let binary = binary(options.agent.as_ref())?;
     let sitting = Sitting::begin(&binary).await?;
     eprintln!("bench: {}; agent {}; load {}", machine(), binary.display(), proc::load());
-    for (program, package) in [("prometheus-blackbox-exporter", "prometheus-blackbox-exporter"), ("zabbix_agent2", "zabbix-agent2")] {
+    for (program, package) in
+        [("prometheus-blackbox-exporter", "prometheus-blackbox-exporter"), ("zabbix_agent2", "zabbix-agent2")]
+    {
         if programs::find(program).is_none() {
-            eprintln!("bench: {package} is not installed; figures that compare with it say peer=missing (./x install {package})");
+            eprintln!(
+                "bench: {package} is not installed; figures that compare with it say peer=missing (./x install {package})"
+            );
         }
     }
-    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only.as_str()));
+    let wanted =
+        |name: &str| options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only.as_str()));
     let short = |full: Duration, quick: u64| if options.quick { Duration::from_secs(quick) } else { full };
     let print = |figures: Result<Vec<Figure>>| -> Result<()> {
         figures?.iter().try_for_each(|figure| Ok(figure.print(options.json)?))
@@ -105,7 +171,10 @@ async fn agent_figures(options: &AgentOptions) -> Result<()> {
         print(cost::figures(&sitting, short(WINDOW, 3)).await.context("P3"))?;
     }
     if wanted("P5") {
-        print(starts::figures(&sitting, if options.quick { 2 } else { GRIDS }).await.context("P5"))?;
+        print(starts::all_hang(&sitting, short(STARTS, 5)).await.context("P5"))?;
+    }
+    if wanted("R10") {
+        print(starts::endpoints_silent(&sitting, short(STARTS, 5)).await.context("R10"))?;
     }
     eprintln!("bench: load at the end {}", proc::load());
     Ok(())

@@ -376,9 +376,7 @@ pub fn floor_dns(targets: &Targets, runs: usize) -> Result<Vec<f64>> {
 }
 
 fn floor(runs: usize, once: impl Fn() -> Result<()>) -> Result<Vec<f64>> {
-    let cpu = || -> Result<f64> {
-        Ok(Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?).as_secs_f64())
-    };
+    let cpu = || -> Result<f64> { Ok(Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?).as_secs_f64()) };
     let mut all = Vec::new();
     for run in 0..=runs {
         let before = cpu()?;

@@ -157,7 +157,8 @@ impl Ports {
             anyhow::bail!("no port of {DNS} is free for UDP and TCP")
         };
         let well_known = SocketAddrV4::new(DNS, 53);
-        let well_known = std::net::TcpListener::bind(well_known).is_ok() && std::net::UdpSocket::bind(well_known).is_ok();
+        let well_known =
+            std::net::TcpListener::bind(well_known).is_ok() && std::net::UdpSocket::bind(well_known).is_ok();
         Ok(Self { dns: next()?, dot: next()?, doh: next()?, well_known })
     }
 }
@@ -238,7 +239,8 @@ async fn accept_and_hold(listener: TcpListener) {
         // Whoever gave up is let go, or the bench itself would run out of descriptors.
         held.retain(|stream| {
             let mut byte = [0; 1];
-            !matches!(stream.try_read(&mut byte), Ok(0)) && !matches!(stream.try_read(&mut byte), Err(e) if e.kind() != std::io::ErrorKind::WouldBlock)
+            !matches!(stream.try_read(&mut byte), Ok(0))
+                && !matches!(stream.try_read(&mut byte), Err(e) if e.kind() != std::io::ErrorKind::WouldBlock)
         });
     }
 }

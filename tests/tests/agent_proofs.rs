@@ -1,0 +1,80 @@
+//! What the agent promises of itself, shown on the program: its whole job on weak hardware, no trace of a round outside
+//! its own folder, no probe delayed by endpoints that hang. The short forms of `./x bench weak`, `trace` and `agent`,
+//! with the agent as the tests build it: slower and larger than the shipped one, so with limits to match.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test says no, in its helpers too")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use parallax_tests::lab::programs;
+use serde_json::Value;
+
+fn lab() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_parallax-lab"))
+}
+
+/// Cargo builds this package's binary for us, but not the other packages'.
+fn agent() -> PathBuf {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let Some(cargo) = std::env::var_os("CARGO") else { return };
+        let profile = match lab().parent().and_then(Path::file_name).and_then(|n| n.to_str()) {
+            Some("debug") | None => "dev",
+            Some(profile) => profile,
+        };
+        let mut command = Command::new(cargo);
+        // The whole workspace, as the entry script builds it: another selection would compile everything again.
+        command.args(["build", "--quiet", "--profile", profile, "--workspace", "--bins"]);
+        command.args(["--features", "parallax-agent/lab"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        assert!(command.status().unwrap().success(), "building parallax-agent failed");
+    });
+    lab().with_file_name("parallax-agent")
+}
+
+/// What `parallax-lab bench ...` printed; none where a program that it needs is not installed.
+fn bench(needs: &[&str], arguments: &[&str]) -> Option<String> {
+    for program in needs {
+        if programs::find(program).is_none() {
+            assert!(std::env::var_os("CI").is_none(), "CI must be able to run this: {program} is not installed");
+            eprintln!("SKIPPED, LOUDLY: {program} is not installed");
+            return None;
+        }
+    }
+    let mut command = Command::new(lab());
+    command.arg("bench").args(arguments).arg("--agent").arg(agent());
+    let output = command.output().unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    eprintln!("{errors}{said}");
+    assert!(output.status.success(), "{arguments:?} ended with {}", output.status);
+    Some(said.into_owned())
+}
+
+/// The value of a figure among JSON lines.
+fn value(lines: &str, figure: &str) -> f64 {
+    let all = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let found = all.into_iter().find(|one| one["figure"] == figure);
+    found.unwrap_or_else(|| panic!("no figure {figure} in:\n{lines}"))["value"].as_f64().unwrap()
+}
+
+#[test]
+fn r16_the_whole_job_is_done_on_weak_hardware_and_an_outage_loses_nothing() {
+    let weak = ["weak", "--json", "--seconds", "20", "--round", "5000", "--memory", "48", "--cpu", "50"];
+    let Some(said) = bench(&["unbound"], &weak) else { return };
+    for figure in ["R16.missing", "R16.lost", "R16.kills", "R16.false"] {
+        assert_eq!(value(&said, figure), 0.0, "{figure}");
+    }
+}
+
+#[test]
+fn r3_r11_a_round_writes_nothing_outside_the_agents_folder_and_makes_no_temporary_file() {
+    let Some(said) = bench(&["unbound", "strace"], &["trace"]) else { return };
+    assert!(said.contains("R3 R11 ok"), "{said}");
+}
+
+#[test]
+fn r10_endpoints_that_accept_and_stay_silent_cost_no_other_probe_its_turn() {
+    let Some(said) = bench(&["unbound"], &["agent", "--quick", "--json", "--only", "R10"]) else { return };
+    assert_eq!(value(&said, "R10.missed"), 0.0);
+}
