@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use parallax_proto::v1;
 use parallax_proto::v1::resolver::Kind;
 
-use super::targets::{DNS_NAME, HUNG, HUNG_ZONE, Targets, WEB, ZONE};
+use super::targets::{DNS_NAME, HUNG, HUNG_ZONE, Targets, WEB, WIDE_ZONE, ZONE};
 
 /// Most subjects of a kind that an agent takes (agent/src/assignment/wire.rs, `SUBJECTS_MAX`).
 pub const SUBJECTS_MAX: usize = 64;
@@ -97,6 +97,15 @@ pub fn ordinary(targets: &Targets, round_ms: u32) -> v1::Assignment {
 pub fn tcp_alone(targets: &Targets) -> v1::Assignment {
     let nodes = (0..SUBJECTS_MAX).map(|n| node(n, *targets.tcp.ip(), targets.tcp.port(), "")).collect();
     with_schedule(v1::Assignment { nodes, ..empty() }, |schedule| schedule.node_every_ms = 1000)
+}
+
+/// Connections in number: 64 names, asked at the live resolver for both families, each with the sixteen addresses of
+/// [`WIDE`](super::targets::WIDE), every second.
+#[must_use]
+pub fn tcp_wide(targets: &Targets) -> v1::Assignment {
+    let canaries = (0..SUBJECTS_MAX).map(|n| canary(&format!("w{n:02}.{WIDE_ZONE}"), targets.wide_port, false)).collect();
+    let resolvers = vec![resolver("live", Kind::Live(v1::LiveResolver {}))];
+    with_schedule(v1::Assignment { canaries, resolvers, ..empty() }, |schedule| schedule.canary_every_ms = 1000)
 }
 
 /// DNS over UDP: 64 names at 5 resolvers, A and AAAA, every second; each name's one address is tried once a round, which

@@ -79,6 +79,15 @@ impl Row {
         matches!(self.observation.fact, Some(observation::Fact::Loss(_) | observation::Fact::Missed(_)) | None)
     }
 
+    /// How many rounds or probes it says were missed.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        match &self.observation.fact {
+            Some(observation::Fact::Missed(missed)) => missed.count,
+            Some(_) | None => 0,
+        }
+    }
+
     /// What was probed: the kind of fact and the subject's names.
     #[must_use]
     pub fn subject(&self) -> String {

@@ -264,7 +264,7 @@ impl Zabbix {
         let Some(program) = programs::find("zabbix_agent2") else { return Ok(None) };
         let directory = directory.join("zabbix");
         private(&directory)?;
-        let address = free_port()?;
+        let address = low_port()?;
         let (folder, port) = (directory.display(), address.port());
         let text = format!(
             "PidFile={folder}/pid\nLogType=console\nLogFileSize=0\nDebugLevel=1\nServer=127.0.0.1\nListenIP=127.0.0.1\nListenPort={port}\nHostname=bench\nControlSocket={folder}/control\nPluginSocket={folder}/plugin\n"
@@ -406,6 +406,12 @@ async fn join(mut workers: JoinSet<Result<()>>) -> Result<()> {
         ended.context("a worker broke down")??;
     }
     Ok(())
+}
+
+/// A free port that zabbix_agent2 takes: 1024 to 32767.
+fn low_port() -> Result<SocketAddrV4> {
+    let mut all = (20_000..32_768).map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+    all.find(|address| std::net::TcpListener::bind(address).is_ok()).context("no port from 20000 to 32767 is free")
 }
 
 fn free_port() -> Result<SocketAddrV4> {

@@ -13,7 +13,7 @@ use parallax_proto::v1::observation::Fact;
 use tokio::time::sleep;
 
 use super::assignment::{self, ANSWERING_EVERY_MS, ANSWERING_NODES, STARTS_EVERY_MS, STARTS_SUBJECTS};
-use super::coordinator::{Row, Seen};
+use super::coordinator::Row;
 use super::figure::{Figure, quantile};
 use super::sitting::Sitting;
 use crate::clock;
@@ -86,7 +86,7 @@ async fn measure(
     let seen = coordinator.seen();
     let starts = starts(&seen.rows, from, to, expected);
     ensure!(!starts.errors.is_empty(), "no rows came");
-    let told = told(&seen);
+    let told = usize::try_from(seen.rows.iter().map(Row::missed).sum::<u64>()).unwrap_or(usize::MAX);
     let worst = quantile(&starts.errors, 1.0).unwrap_or_default();
     let scheduled = expected.subjects.saturating_mul(usize::try_from(whole(grids)).unwrap_or(usize::MAX));
     let rate = count(scheduled) / (to - from) * 1000.0;
@@ -130,15 +130,6 @@ fn starts(rows: &[Row], from: f64, to: f64, expected: Expected) -> Starts {
     let grids = usize::try_from(whole(((to - from) / every).round())).unwrap_or(usize::MAX);
     all.missed = expected.subjects.saturating_mul(grids).saturating_sub(begun);
     all
-}
-
-/// Rounds that the agent itself says it missed.
-fn told(seen: &Seen) -> usize {
-    let missed = seen.rows.iter().filter_map(|row| match &row.observation.fact {
-        Some(Fact::Missed(missed)) => usize::try_from(missed.count).ok(),
-        Some(_) | None => None,
-    });
-    missed.sum()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number that is not negative")]

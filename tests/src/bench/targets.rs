@@ -30,18 +30,23 @@ pub const HUNG_ZONE: &str = "hung.test";
 /// Name in the DoT and DoH server's certificate.
 pub const DNS_NAME: &str = "dns.canary.test";
 /// Addresses where a SYN stays without an answer.
-pub const HUNG: [Ipv4Addr; 8] = hung_addresses();
+pub const HUNG: [Ipv4Addr; 8] = addresses(0);
+/// Zone of the names that have all of [`WIDE`] as their addresses.
+pub const WIDE_ZONE: &str = "wide.test";
+/// Addresses that accept and close, as many as an answer may have.
+pub const WIDE: [Ipv4Addr; 16] = addresses(1);
 /// Starting the name server.
 const START_MAX: Duration = Duration::from_secs(10);
 /// Connections that an accepting and silent listener holds open at most.
 const HELD_MAX: usize = 20_000;
 
-const fn hung_addresses() -> [Ipv4Addr; 8] {
-    let mut all = [Ipv4Addr::LOCALHOST; 8];
+/// Addresses in a row, from 127.0.THIRD.101 on.
+const fn addresses<const N: usize>(third: u8) -> [Ipv4Addr; N] {
+    let mut all = [Ipv4Addr::LOCALHOST; N];
     let mut at = 0;
     let mut last = 101;
-    while at < all.len() {
-        all[at] = Ipv4Addr::new(127, 0, 0, last);
+    while at < N {
+        all[at] = Ipv4Addr::new(127, 0, third, last);
         at += 1;
         last += 1;
     }
@@ -61,6 +66,8 @@ pub struct Targets {
     pub doh: SocketAddrV4,
     /// Accepts and closes.
     pub tcp: SocketAddrV4,
+    /// Port of [`WIDE`], which accept and close.
+    pub wide_port: u16,
     /// Speaks TLS for every name of [`ZONE`], then waits for the other side to close.
     pub tls: SocketAddrV4,
     /// Port of [`HUNG`], where nothing answers a SYN.
@@ -89,6 +96,12 @@ impl Targets {
         let holding = TcpListener::bind(SocketAddrV4::new(WEB, 0)).await?;
         let (tcp, tls, silent_tcp) = (v4(&closing)?, v4(&speaking)?, v4(&holding)?);
         tasks.spawn(accept_and_close(closing));
+        let mut wide_port = 0;
+        for address in WIDE {
+            let listener = TcpListener::bind(SocketAddrV4::new(address, wide_port)).await?;
+            wide_port = v4(&listener)?.port();
+            tasks.spawn(accept_and_close(listener));
+        }
         tasks.spawn(speak_tls(speaking, acceptor(authority)?));
         tasks.spawn(accept_and_hold(holding));
         let silent = UdpSocket::bind(SocketAddrV4::new(WEB, 0)).await?;
@@ -103,6 +116,7 @@ impl Targets {
             dot: SocketAddrV4::new(DNS, unbound.dot),
             doh: SocketAddrV4::new(DNS, unbound.doh),
             tcp,
+            wide_port,
             tls,
             hung_port,
             silent_udp,
@@ -118,7 +132,7 @@ impl Targets {
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
         let addresses = [self.dns, self.dot, self.doh, self.tcp, self.tls, self.silent_udp, self.silent_tcp];
-        addresses.iter().map(SocketAddrV4::port).chain([self.hung_port]).collect()
+        addresses.iter().map(SocketAddrV4::port).chain([self.hung_port, self.wide_port]).collect()
     }
 
     /// The URL of DNS over HTTPS.
@@ -168,7 +182,8 @@ async fn start_unbound(directory: &Path, authority: &Authority, ports: &Ports) -
     let directory = directory.join("unbound");
     private(&directory)?;
     let (certificate, key) = authority.issue_for(&[DNS_NAME.to_owned()], &[DNS])?.write(&directory, "dns")?;
-    let hung: String = HUNG.iter().map(|a| format!("    local-data: \"{HUNG_ZONE}. 3600 IN A {a}\"\n")).collect();
+    let hung = redirect(HUNG_ZONE, &HUNG);
+    let wide = redirect(WIDE_ZONE, &WIDE);
     let (folder, certificate, key) = (directory.display(), certificate.display(), key.display());
     let Ports { dns, dot, doh, well_known } = ports;
     let well_known = if *well_known { format!("    interface: {DNS}@53\n") } else { String::new() };
@@ -196,8 +211,7 @@ async fn start_unbound(directory: &Path, authority: &Authority, ports: &Ports) -
     minimal-responses: yes
     local-zone: "{ZONE}." redirect
     local-data: "{ZONE}. 3600 IN A {WEB}"
-    local-zone: "{HUNG_ZONE}." redirect
-{hung}remote-control:
+{hung}{wide}remote-control:
     control-enable: no
 "#
     );
@@ -209,6 +223,12 @@ async fn start_unbound(directory: &Path, authority: &Authority, ports: &Ports) -
     let server = SocketAddrV4::new(DNS, *dot);
     process.until("listening", START_MAX, async || TcpStream::connect(server).await.is_ok()).await?;
     Ok(process)
+}
+
+/// Lines that give every name of a zone these addresses.
+fn redirect(zone: &str, addresses: &[Ipv4Addr]) -> String {
+    let data = addresses.iter().map(|address| format!("    local-data: \"{zone}. 3600 IN A {address}\"\n"));
+    [format!("    local-zone: \"{zone}.\" redirect\n")].into_iter().chain(data).collect()
 }
 
 fn v4(listener: &TcpListener) -> Result<SocketAddrV4> {
