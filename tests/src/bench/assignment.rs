@@ -103,7 +103,8 @@ pub fn tcp_alone(targets: &Targets) -> v1::Assignment {
 /// [`WIDE`](super::targets::WIDE), every second.
 #[must_use]
 pub fn tcp_wide(targets: &Targets) -> v1::Assignment {
-    let canaries = (0..SUBJECTS_MAX).map(|n| canary(&format!("w{n:02}.{WIDE_ZONE}"), targets.wide_port, false)).collect();
+    let canaries =
+        (0..SUBJECTS_MAX).map(|n| canary(&format!("w{n:02}.{WIDE_ZONE}"), targets.wide_port, false)).collect();
     let resolvers = vec![resolver("live", Kind::Live(v1::LiveResolver {}))];
     with_schedule(v1::Assignment { canaries, resolvers, ..empty() }, |schedule| schedule.canary_every_ms = 1000)
 }

@@ -53,6 +53,9 @@ const fn addresses<const N: usize>(third: u8) -> [Ipv4Addr; N] {
     all
 }
 
+/// A listener, and the connections that fill its queue.
+type Full = (Socket, Vec<Socket>);
+
 /// The targets of one sitting.
 #[derive(Debug)]
 pub struct Targets {
@@ -77,7 +80,7 @@ pub struct Targets {
     /// Accepts and says nothing: whoever waits for TLS here waits for ever.
     pub silent_tcp: SocketAddrV4,
     tasks: JoinSet<()>,
-    _full: Vec<(Socket, Vec<Socket>)>,
+    _full: Vec<Full>,
     _silent: UdpSocket,
     _unbound: Process,
 }
@@ -293,7 +296,7 @@ fn acceptor(authority: &Authority) -> Result<TlsAcceptor> {
 
 /// Listeners at [`HUNG`] whose queue is full, so that the kernel drops every further SYN: the unroutable case, without
 /// a packet leaving the machine.
-fn full_listeners() -> Result<(Vec<(Socket, Vec<Socket>)>, u16)> {
+fn full_listeners() -> Result<(Vec<Full>, u16)> {
     let mut port = 0;
     let mut all = Vec::new();
     for address in HUNG {
