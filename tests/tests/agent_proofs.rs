@@ -2,7 +2,7 @@
 //! its own folder, no probe delayed by endpoints that hang. The short forms of `./x bench weak`, `trace` and `agent`,
 //! with the agent as the tests build it: slower and larger than the shipped one, so with limits to match.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test says no, in its helpers too")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test says no, in its helpers too")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
