@@ -149,7 +149,7 @@ impl Log {
     }
 
     /// Puts a range among those nobody will acknowledge; how many of its numbers were not there yet.
-    fn skip(&mut self, mut first: u64, mut last: u64) -> u64 {
+    pub(super) fn skip(&mut self, mut first: u64, mut last: u64) -> u64 {
         if first > last {
             return 0;
         }

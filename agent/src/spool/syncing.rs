@@ -24,7 +24,6 @@ pub struct Synced {
     files: io::Result<()>,
     /// Whether somebody deleted a file that is being written.
     gone: bool,
-    folders: Vec<(PathBuf, io::Result<()>)>,
     cursors: Vec<(BootId, Cursor, io::Result<()>)>,
 }
 
@@ -37,9 +36,10 @@ impl SyncWork {
             gone |= file.metadata().is_ok_and(|data| data.nlink() == 0);
             disk::fault(disk::Step::Sync).and_then(|()| file.sync_data())
         };
-        let folder = |path: PathBuf| {
-            let synced = disk::sync_folder(&path);
-            (path, synced)
+        // One that is gone has nothing left to be made durable.
+        let folder = |path: PathBuf| match disk::sync_folder(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            synced => synced,
         };
         let cursor = |(boot, cursor): (BootId, Cursor)| {
             let written = cursor.write(true);
@@ -47,12 +47,8 @@ impl SyncWork {
         };
         // All are tried; the first error tells.
         let files = self.files.into_iter().map(sync).fold(Ok(()), Result::and);
-        Synced {
-            files,
-            gone,
-            folders: self.folders.into_iter().map(folder).collect(),
-            cursors: self.cursors.into_iter().map(cursor).collect(),
-        }
+        let folders = self.folders.into_iter().map(folder).fold(Ok(()), Result::and);
+        Synced { files: files.and(folders), gone, cursors: self.cursors.into_iter().map(cursor).collect() }
     }
 }
 
@@ -97,11 +93,6 @@ impl Spool {
         }
         if synced.gone || synced.files.is_err() {
             self.writers = Lanes::default();
-        }
-        for (folder, outcome) in synced.folders {
-            if outcome.is_err() && folder.exists() {
-                self.folders.push(folder);
-            }
         }
         for (id, cursor, outcome) in synced.cursors {
             if let Some(boot) = self.earlier.iter_mut().chain([&mut self.running]).find(|boot| boot.id == id) {

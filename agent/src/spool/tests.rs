@@ -1,8 +1,17 @@
+use std::path::Path;
+
 use super::disk::{Step, faults};
+use super::segment::HEAD_BYTES;
 use super::*;
 
+use parallax_decide::observation::LossReason;
+
 mod basics;
+mod damage;
 mod disk;
+mod killed;
+mod model;
+mod outage;
 
 const BYTES: usize = 1 << 20;
 
