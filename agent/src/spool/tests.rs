@@ -11,6 +11,7 @@ mod damage;
 mod disk;
 mod killed;
 mod model;
+mod mounted;
 mod outage;
 
 const BYTES: usize = 1 << 20;

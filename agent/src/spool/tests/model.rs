@@ -132,11 +132,10 @@ fn run(history: Vec<Happens>, limits: Limits) {
                 let spool = rig.spool();
                 forgotten |= !spool.memory.is_empty() || !spool.losses.is_empty();
                 coordinator.waiting.clear();
-                match what {
-                    Happens::Kill => rig.kill(),
-                    _ => rig.spool = None,
+                if matches!(what, Happens::Kill) {
+                    rig.kill();
                 }
-                rig.start();
+                rig.restart();
                 forgotten |= !rig.spool().memory.is_empty();
             }
             Happens::Fail(number, after, steps) => {
