@@ -34,6 +34,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use boot::Boot;
+use parallax_decide::observation::LossReason;
+
 pub use boot::BootId;
 use health::Health;
 pub use lane::Lane;

@@ -4,8 +4,6 @@ use super::disk::{Step, faults};
 use super::segment::HEAD_BYTES;
 use super::*;
 
-use parallax_decide::observation::LossReason;
-
 mod basics;
 mod damage;
 mod disk;

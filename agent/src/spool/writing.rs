@@ -110,7 +110,8 @@ impl Spool {
             return Ok(());
         };
         let size = frame.len() as u64;
-        self.make_room(size);
+        // It may have to begin a segment.
+        self.make_room(size + HEAD_BYTES);
         let segment_max = segment::SEGMENT_BYTES_MAX.min(self.limits.bytes_max / 8);
         let span_ms = u64::try_from(self.limits.age_max.as_millis()).unwrap_or(u64::MAX) / 24;
         let log = self.running.logs.of_mut(lane);

