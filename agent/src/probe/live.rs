@@ -46,8 +46,14 @@ impl LiveServers {
     pub fn new(fixed: Vec<SocketAddr>) -> Self {
         match fixed.is_empty() {
             false => Self::Fixed(fixed),
-            true => Self::System(SystemFile { path: RESOLV_CONF.into(), held: Mutex::default() }),
+            true => Self::of_file(RESOLV_CONF.into()),
         }
+    }
+
+    /// The servers of a file in the form of resolv.conf(5).
+    #[must_use]
+    pub fn of_file(path: PathBuf) -> Self {
+        Self::System(SystemFile { path, held: Mutex::default() })
     }
 
     /// The servers now; empty when none is configured.

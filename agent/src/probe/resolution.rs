@@ -85,3 +85,6 @@ impl Resolved {
         Measured { what: What::Resolution(self.fact, self.kept), duration: self.duration }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parallax_decide::observation::{Outcome, Stage};
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::sleep_until;
 
@@ -172,24 +173,36 @@ impl Exchange {
     pub(super) async fn arrival(&self) -> Result<Arrived, Outcome> {
         let mut errors = 0;
         loop {
-            let arrived = match self.socket.readable().await {
-                Ok(()) => self.take(),
-                Err(error) => Err(error),
-            };
-            match arrived {
+            // An ICMP message makes a socket ready for nothing but that.
+            let ready = self.socket.ready(Interest::READABLE | Interest::ERROR).await;
+            let ready = ready.map_err(|error| trouble(&error).at(Stage::Dns))?;
+            let error = match self.take() {
                 Ok(arrived) => return Ok(arrived),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => {
-                    if let Some(told) = icmp::why(&self.socket) {
-                        return Err(told);
-                    }
+                Err(error) => Some(error).filter(|error| error.kind() != io::ErrorKind::WouldBlock),
+            };
+            let told = match &error {
+                Some(_) => icmp::why(&self.socket),
+                None if ready.is_error() => self.told(),
+                None => None,
+            };
+            match (told, error) {
+                // What waits behind it says more.
+                (Some(told), _) => return self.take().map_err(|_| told),
+                (None, Some(error)) => {
                     errors += 1;
                     if errors >= ERRORS_MAX {
                         return Err(trouble(&error).at(Stage::Dns));
                     }
                 }
+                (None, None) => {}
             }
         }
+    }
+
+    /// What routers and hosts said; when there is nothing more, the socket is not ready for it any longer.
+    fn told(&self) -> Option<Outcome> {
+        let why = || icmp::why(&self.socket).ok_or_else(|| io::ErrorKind::WouldBlock.into());
+        self.socket.try_io(Interest::ERROR, why).ok()
     }
 
     /// Takes one datagram out of the socket. The room for it is needed no longer than that.
