@@ -108,6 +108,8 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     for kind in Kind::ALL {
         loops.spawn(Arc::clone(&rounds).follow(kind, kept.follow()));
     }
+    let (pooling, assignments) = (Arc::clone(&rounds), kept.follow());
+    loops.spawn(async move { pooling.site.pool.follow(assignments).await });
     loops.spawn(tasks.run(take_tasks));
     let syncing = recorder.clone();
     loops.spawn(async move { syncing.keep_synced().await });

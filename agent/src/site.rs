@@ -2,8 +2,10 @@
 
 use crate::dial::Dialer;
 use crate::policy::Policy;
+use crate::probe::bootstrap::Bootstrap;
 use crate::probe::live::LiveServers;
 use crate::probe::plain::Servers;
+use crate::probe::pool::Pool;
 use crate::probe::throttle::Throttle;
 use crate::probe::worked::Worked;
 use crate::proofs::Proofs;
@@ -28,6 +30,10 @@ pub struct Site {
     pub worked: Worked,
     /// What was learnt of plain DNS servers.
     pub servers: Servers,
+    /// Where endpoints are whose addresses are not pinned.
+    pub bootstrap: Bootstrap,
+    /// Open connections to resolvers.
+    pub pool: Pool,
 }
 
 impl Site {
@@ -43,6 +49,8 @@ impl Site {
             throttle: Throttle::default(),
             worked: Worked::in_memory(),
             servers: Servers::default(),
+            bootstrap: Bootstrap::default(),
+            pool: Pool::default(),
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::clock::CertificateTime;
 use crate::measured::CertificateHash;
 use crate::probe::remark::{date, harmless};
 use crate::probe::trouble::{Trouble, trouble};
+use crate::uplink::certificate::Certificate;
 
 /// Most names of a foreign certificate that are told, and the longest of each in characters.
 const NAMES_TOLD_MAX: usize = 3;
@@ -140,12 +141,21 @@ impl Trust {
             Ok(Ok(stream)) => (Ok(Box::new(stream)), String::new()),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a TLS handshake failed");
-                (Err(failure(&error)), remark(&error))
+                let issuer = judge.seen.get().and_then(|seen| seen.issuer.as_deref());
+                (Err(failure(&error)), remark(&error, issuer))
             }
             Err(_) => (Err(Outcome::TlsSilent), String::new()),
         };
-        Shaken { stream, certificate: judge.seen.get().copied(), remark }
+        Shaken { stream, certificate: judge.seen.get().map(|seen| seen.hash), remark }
     }
+}
+
+/// What was seen of a certificate.
+#[derive(Debug)]
+struct Seen {
+    hash: CertificateHash,
+    /// Who issued it, fit to be shown; only of one that was not accepted.
+    issuer: Option<String>,
 }
 
 /// Judges certificates as the library's own verifier does, and takes down what it was asked about.
@@ -154,7 +164,7 @@ struct Judge {
     /// `None`: no authority is known, so none is trusted; the library makes no verifier for that.
     roots: Option<Arc<WebPkiServerVerifier>>,
     algorithms: WebPkiSupportedAlgorithms,
-    seen: OnceLock<CertificateHash>,
+    seen: OnceLock<Seen>,
 }
 
 impl Judge {
@@ -187,11 +197,15 @@ impl ServerCertVerifier for Judge {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.seen.get_or_init(|| certificate_hash(end_entity));
-        match &self.roots {
+        let verified = match &self.roots {
             Some(roots) => roots.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now),
             None => Err(CertificateError::UnknownIssuer.into()),
-        }
+        };
+        self.seen.get_or_init(|| Seen {
+            hash: certificate_hash(end_entity),
+            issuer: verified.is_err().then(|| Certificate::read(end_entity)).flatten().map(|read| read.issuer),
+        });
+        verified
     }
 
     fn verify_tls12_signature(
@@ -296,7 +310,7 @@ fn of_certificate(error: &CertificateError) -> Outcome {
 }
 
 /// What is wrong with a certificate, in words for people; empty when the failure is another.
-fn remark(error: &io::Error) -> String {
+fn remark(error: &io::Error, issuer: Option<&str>) -> String {
     use CertificateError as E;
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(rustls::Error::InvalidCertificate(certificate)) = tls else { return String::new() };
@@ -320,7 +334,12 @@ fn remark(error: &io::Error) -> String {
         let (begins, now) = (date(not_before.as_secs()), date(time.as_secs()));
         return format!("the certificate begins {begins}; our clock says {now}");
     }
-    String::new()
+    match issuer {
+        Some(issuer) if *certificate == E::UnknownIssuer => {
+            format!("the certificate is issued by \"{issuer}\", who is not trusted here")
+        }
+        Some(_) | None => String::new(),
+    }
 }
 
 /// A name as the verifier tells it, `DnsName("x")` or `IpAddress(x)`, without its wrapping.

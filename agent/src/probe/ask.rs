@@ -4,16 +4,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parallax_decide::observation::{Outcome, Stage};
+use parallax_decide::observation::{Outcome, Says, Stage};
 use parallax_proto::FIRST_BYTES_MAX;
 use tokio::time::timeout;
 
-use super::Limits;
-use super::channel::Channel;
 use super::message::{Question, Reply, Unfit};
 use super::plain::{Choice, Hold, Plain};
 use super::remark::add;
 use super::trouble::silence;
+use super::{Limits, pool};
 use crate::assignment::{Resolver, Transport};
 use crate::clock::{Instant, now, since};
 use crate::measured::{Carrier, CertificateHash, OddReply, ReplyParticulars, StageTimes};
@@ -144,11 +143,22 @@ pub async fn ask(site: &Site, limits: &Limits, resolver: &Resolver, question: &Q
             Err(_) => Err(trace.silence()),
         }
     };
-    if ended == Err(Outcome::HttpThrottled) {
-        site.throttle.obey(&resolver.name, trace.retry_after);
+    if let Err(outcome) = &ended {
+        learn(site, resolver, *outcome, &trace);
     }
     let duration = trace.decided.map_or_else(|| since(start), |decided| decided.saturating_duration_since(start));
     Asked { ended, trace, duration }
+}
+
+/// Remembers what a failure means for the next question.
+pub fn learn(site: &Site, resolver: &Resolver, outcome: Outcome, trace: &Trace) {
+    if outcome == Outcome::HttpThrottled {
+        site.throttle.obey(&resolver.name, trace.retry_after);
+    } else if outcome.says() == Says::Fails
+        && let Transport::Doh(endpoint) = &resolver.transport
+    {
+        site.bootstrap.doubt(endpoint);
+    }
 }
 
 async fn speak(
@@ -168,10 +178,7 @@ async fn speak(
             permitted(site, *server, trace)?;
             Plain::of(site, limits, *server, Choice::Assigned).ask_stream(question, trace).await
         }
-        Transport::Dot { .. } | Transport::Doh(_) => {
-            let mut channel = Channel::open(site, limits, resolver, trace).await?;
-            channel.ask(site, limits, resolver, question, trace).await
-        }
+        Transport::Dot { .. } | Transport::Doh(_) => Box::pin(pool::ask(site, limits, resolver, question, trace)).await,
     }
 }
 

@@ -60,7 +60,10 @@ impl Channel {
                 permitted(site, *server, trace)?;
                 dot::secured(site, &site.trust.dot, *server, server_name, limits, trace).await.map(Self::Tls)
             }
-            Transport::Doh(endpoint) => Self::open_http(site, limits, endpoint, &endpoint.addresses, trace).await,
+            Transport::Doh(endpoint) => {
+                let addresses = site.bootstrap.addresses(site, limits, endpoint, trace).await?;
+                Self::open_http(site, limits, endpoint, &addresses, trace).await
+            }
         }
     }
 
@@ -105,6 +108,16 @@ impl Channel {
             Self::Tcp(stream) => stream.read_u8().now_or_never().is_some(),
             Self::Tls(stream) => stream.read_u8().now_or_never().is_some(),
             Self::Http(http) => http.is_closed(),
+        }
+    }
+
+    /// The same way for another user; `None`: it carries one question at a time.
+    #[must_use]
+    pub fn share(&self) -> Option<Self> {
+        match self {
+            Self::Datagrams(server) => Some(Self::Datagrams(*server)),
+            Self::Tcp(_) | Self::Tls(_) => None,
+            Self::Http(http) => http.share().map(|http| Self::Http(Box::new(http))),
         }
     }
 

@@ -7,15 +7,18 @@
 //! is the one that is measured.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ::http::Uri;
 use parallax_decide::observation::Outcome;
+use rustls::ClientConfig;
 
 use self::http::Http;
 use super::Limits;
 use super::ask::Trace;
 use super::dot::secured;
 use crate::site::Site;
+use crate::tls::Trust;
 
 pub mod http;
 pub mod json;
@@ -85,6 +88,18 @@ impl Form {
     }
 }
 
+impl DohEndpoint {
+    /// The TLS configuration that offers its versions of HTTP.
+    #[must_use]
+    pub fn tls<'a>(&self, trust: &'a Trust) -> &'a Arc<ClientConfig> {
+        match self.http {
+            None => &trust.doh,
+            Some(HttpVersion::Http1) => &trust.web,
+            Some(HttpVersion::Http2) => &trust.doh_http2,
+        }
+    }
+}
+
 /// A cold HTTP connection to one of the endpoint's addresses.
 ///
 /// # Errors
@@ -96,13 +111,8 @@ pub async fn open(
     limits: &Limits,
     trace: &mut Trace,
 ) -> Result<Http, Outcome> {
-    let tls = match endpoint.http {
-        None => &site.trust.doh,
-        Some(HttpVersion::Http1) => &site.trust.web,
-        Some(HttpVersion::Http2) => &site.trust.doh_http2,
-    };
     let server = SocketAddr::new(address, endpoint.port);
-    let stream = secured(site, tls, server, &endpoint.host, limits, trace).await?;
+    let stream = secured(site, endpoint.tls(&site.trust), server, &endpoint.host, limits, trace).await?;
     Http::over(stream, endpoint.http, trace).await
 }
 

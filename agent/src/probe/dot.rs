@@ -29,10 +29,27 @@ pub async fn secured(
     limits: &Limits,
     trace: &mut Trace,
 ) -> Result<Box<TlsStream<TcpStream>>, Outcome> {
+    secured_in(Segments::Usual, site, tls, server, server_name, limits, trace).await
+}
+
+/// As [`secured`], with segments of a chosen size: small ones pass where large packets vanish without a
+/// word.
+///
+/// # Errors
+/// As [`secured`].
+pub async fn secured_in(
+    segments: Segments,
+    site: &Site,
+    tls: &Arc<ClientConfig>,
+    server: SocketAddr,
+    server_name: &str,
+    limits: &Limits,
+    trace: &mut Trace,
+) -> Result<Box<TlsStream<TcpStream>>, Outcome> {
     trace.enter(Stage::Tcp, server.ip());
     let name = ServerName::try_from(server_name.to_owned()).map_err(|_| Outcome::OwnTrouble)?;
     let start = now();
-    let stream = Box::pin(connect(&site.dialer, limits, Segments::Usual, server)).await.outcome?;
+    let stream = Box::pin(connect(&site.dialer, limits, segments, server)).await.outcome?;
     trace.stages.tcp = since(start);
     trace.enter(Stage::Tls, server.ip());
     let begun = now();

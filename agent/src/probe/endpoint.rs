@@ -6,19 +6,20 @@
 //! hold, the third for one that does not exist: an address for it means that somebody rewrites
 //! answers. All share one deadline; after a failure later stages and questions are left out.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use parallax_decide::names::DomainName;
 use parallax_decide::observation::{EndpointCheck, Family, Outcome, Stage};
 use tokio::time::timeout_at;
 
-use super::Limits;
-use super::ask::{Trace, allowance};
+use super::ask::{Trace, allowance, learn};
 use super::channel::Channel;
 use super::message::{Question, Reply};
 use super::remark::add;
+use super::{Limits, dot};
 use crate::assignment::{Assignment, Resolver, Transport};
 use crate::clock::{Instant, now, since};
+use crate::dial::Segments;
 use crate::entropy;
 use crate::measured::{EndpointParticulars, Measured, What};
 use crate::site::Site;
@@ -55,12 +56,18 @@ impl Questions {
 pub async fn check(site: &Site, limits: &Limits, resolver: &Resolver, questions: &Questions) -> Measured {
     let start = now();
     let worked_before = site.worked.has(resolver);
-    let run = Run { site, limits, resolver, deadline: start + limits.resolve };
+    // A handshake that hangs must leave time to see whether small segments get through.
+    let limits = Limits { tls: limits.tls.min(limits.resolve / 5 * 3), ..limits.clone() };
+    let run = Run { site, limits: &limits, resolver, deadline: start + limits.resolve };
     let mut trace = Trace::default();
     let (known, channel) = match site.throttle.until(&resolver.name) {
         // Rounds leave it alone; so does a burst that goes on.
         Some(_) => (Err(Outcome::RateLimited), None),
         None => run.cold(&questions.known, &mut trace).await,
+    };
+    let known = match known {
+        Err(Outcome::TlsSilent) if run.finishes_in_small_segments(&trace).await => Err(Outcome::PmtuBlackhole),
+        known => known,
     };
     let (mut fresh, mut missing) = (None, None);
     if known.is_ok() {
@@ -79,7 +86,10 @@ pub async fn check(site: &Site, limits: &Limits, resolver: &Resolver, questions:
         Ok(reply) => (Stage::Dns, reply.outcome),
         Err(outcome) => (trace.stage, *outcome),
     };
-    learn(site, resolver, outcome, worked_before, &trace);
+    if known.is_err() {
+        learn(site, resolver, outcome, &trace);
+    }
+    remember(site, resolver, outcome, worked_before, &trace);
     let fact = EndpointCheck {
         resolver: resolver.name.clone(),
         address: trace.address,
@@ -103,13 +113,10 @@ fn outcome(ended: Result<Reply, Outcome>) -> Outcome {
     ended.map_or_else(|outcome| outcome, |reply| reply.outcome)
 }
 
-/// Remembers what the next check has to know.
-fn learn(site: &Site, resolver: &Resolver, outcome: Outcome, worked_before: bool, trace: &Trace) {
+/// Remembers whether it works, and tells of an endpoint that never took what it is asked.
+fn remember(site: &Site, resolver: &Resolver, outcome: Outcome, worked_before: bool, trace: &Trace) {
     if outcome == Outcome::Answered {
         site.worked.note(resolver);
-    }
-    if outcome == Outcome::HttpThrottled {
-        site.throttle.obey(&resolver.name, trace.retry_after);
     }
     if outcome == Outcome::HttpUnsupported
         && !worked_before
@@ -157,6 +164,19 @@ impl Run<'_> {
         }
     }
 
+    /// Whether TCP and TLS come about in small segments, after the handshake had hung.
+    async fn finishes_in_small_segments(&self, trace: &Trace) -> bool {
+        let trust = &self.site.trust;
+        let (tls, server, name) = match &self.resolver.transport {
+            Transport::Dot { server, server_name } => (&trust.dot, *server, server_name),
+            Transport::Doh(doh) => (doh.tls(trust), SocketAddr::new(trace.address, doh.port), &doh.host),
+            Transport::Live | Transport::Plain { .. } | Transport::Tcp { .. } => return false,
+        };
+        let mut second = Trace::default();
+        let again = dot::secured_in(Segments::Small, self.site, tls, server, name, self.limits, &mut second);
+        timeout_at(self.deadline, Box::pin(again)).await.is_ok_and(|stream| stream.is_ok())
+    }
+
     /// Asks for a random label of a zone over the same connection, or another one when the server has closed
     /// it after the last answer, as it may. `None`: not asked.
     async fn also(
@@ -194,3 +214,7 @@ fn random_label(zone: &DomainName) -> Option<DomainName> {
     let bytes: [u8; 8] = entropy::bytes().ok()?;
     format!("{:016x}.{zone}", u64::from_be_bytes(bytes)).parse().ok()
 }
+
+#[cfg(test)]
+#[cfg(feature = "lab")]
+mod tests;

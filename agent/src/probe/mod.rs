@@ -10,10 +10,11 @@
 //! DNS messages, [`live`] finds the live resolver's servers, [`trouble`] names kernel errors,
 //! [`icmp`] what routers and hosts say; [`path`] finds the way to an address by them.
 //!
-//! One connection a question: at a few questions a minute a pool would save little and would hide
-//! handshakes, retries and idle-closed connections, which are what we came to see.
+//! Endpoint checks and the tries of addresses open a connection each, on purpose: handshakes are what
+//! they measure. Resolutions over TLS use the [`pool`]. [`bootstrap`] finds endpoints that are not pinned.
 
 pub mod ask;
+pub mod bootstrap;
 pub mod captive;
 pub mod channel;
 pub mod connection;
@@ -27,6 +28,7 @@ pub mod live;
 pub mod message;
 pub mod path;
 pub mod plain;
+pub mod pool;
 pub mod remark;
 pub mod resolution;
 pub mod throttle;

@@ -15,6 +15,7 @@ use super::Limits;
 use crate::tls::Trust;
 
 pub(crate) mod doh;
+pub(crate) mod dot;
 pub(crate) mod namespace;
 pub(crate) mod rig1;
 

@@ -161,6 +161,7 @@ impl Http {
             Err(_) => return Err(trace.silence()),
         };
         trace.enter(Stage::Dns, self.address);
+        let size = body.len();
         let message = match endpoint.form {
             Form::WirePost | Form::WireGet => body,
             Form::Json => {
@@ -174,7 +175,11 @@ impl Http {
                 Bytes::from(written.message)
             }
         };
-        trace.settle(carrier, &message, question.read(0, &message))
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        let ended = trace.settle(carrier, &message, question.read(0, &message));
+        // What came, and not what it was written as.
+        trace.reply.size = size;
+        ended
     }
 
     async fn exchange(

@@ -174,7 +174,6 @@ impl Server {
 }
 
 /// How connections of a server end while nothing is asked.
-#[allow(dead_code, reason = "not every rule has its test yet")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Idle {
     Stays,
@@ -184,6 +183,8 @@ pub(crate) enum Idle {
     Reset(Duration),
     /// Nothing is answered after this pause, and nothing is closed.
     Drop(Duration),
+    /// With HTTP/2's GOAWAY after this pause.
+    Goaway(Duration),
 }
 
 /// Runs a server that offers these protocols (ALPN) and answers each request by the script.
@@ -247,10 +248,16 @@ pub(crate) async fn serve_idle(
                     }
                 });
                 let io = TokioIo::new(stream);
+                let goodbye = Arc::new(tokio::sync::Notify::new());
                 let serving = async {
                     if http2 {
                         let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                        let _ = builder.serve_connection(io, service).await;
+                        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+                        tokio::select! {
+                            _ = &mut connection => return,
+                            () = goodbye.notified() => connection.as_mut().graceful_shutdown(),
+                        }
+                        let _ = connection.await;
                     } else {
                         let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
                     }
@@ -258,7 +265,7 @@ pub(crate) async fn serve_idle(
                 let ends = async {
                     let pause = match idle {
                         Idle::Stays | Idle::Drop(_) => return std::future::pending().await,
-                        Idle::Fin(pause) | Idle::Reset(pause) => pause,
+                        Idle::Fin(pause) | Idle::Reset(pause) | Idle::Goaway(pause) => pause,
                     };
                     loop {
                         let until = *last.lock().unwrap() + pause;
@@ -266,6 +273,10 @@ pub(crate) async fn serve_idle(
                             break;
                         }
                         tokio::time::sleep_until(until).await;
+                    }
+                    if matches!(idle, Idle::Goaway(_)) {
+                        goodbye.notify_one();
+                        std::future::pending::<()>().await;
                     }
                 };
                 tokio::select! {

@@ -1,0 +1,279 @@
+//! One open connection for each resolver over TLS, so that its next question needs no handshake.
+//!
+//! Only for resolutions: endpoint checks are cold on purpose. A connection may have died while it was
+//! idle. When that is known it is not used; when it shows only now, by a close, a reset or by silence,
+//! the question is put once more to a fresh connection within the same deadline, and the answer says
+//! so. Silence is given a third of the deadline, so that two thirds are left for the fresh one: a
+//! firewall that forgot the connection can make an answer late, and never missing.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use parallax_decide::names::ResolverName;
+use parallax_decide::observation::{Group, Outcome};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep_until, timeout};
+
+use super::Limits;
+use super::ask::{Trace, allowance};
+use super::channel::Channel;
+use super::doh::HttpVersion;
+use super::message::{Question, Reply};
+use crate::assignment::{Assignment, Resolver, Transport};
+use crate::clock::{Instant, now};
+use crate::site::Site;
+
+/// Longest life of an idle connection: longer than a usual interval of rounds, so that the next round
+/// finds it.
+pub const IDLE_MAX: Duration = Duration::from_secs(90);
+
+/// Part of the deadline that a pooled connection may stay silent.
+const SILENCE_PARTS: u32 = 3;
+
+/// Longest wait for a connection that another question is just opening and that both could use.
+const OPENING_WAIT_MAX: Duration = Duration::from_millis(300);
+
+/// Open connections, at most one for each resolver.
+#[derive(Debug, Default)]
+pub struct Pool {
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    idle: BTreeMap<ResolverName, Idle>,
+    /// Closed as soon as the opening of a resolver's connection has ended, well or not.
+    opening: BTreeMap<ResolverName, Arc<Semaphore>>,
+    /// Whether a task closes what has been idle for too long.
+    swept: bool,
+    last_number: u64,
+}
+
+#[derive(Debug)]
+struct Idle {
+    resolver: Resolver,
+    channel: Channel,
+    address: IpAddr,
+    used: Instant,
+    number: u64,
+}
+
+/// What the pool has for a resolver.
+enum Taken {
+    Nothing,
+    /// It had one, which has died.
+    Dead,
+    Open(Channel, IpAddr, u64),
+}
+
+/// Asks a resolver over its pooled connection, or a fresh one.
+///
+/// # Errors
+/// How the stage in `trace` failed.
+pub async fn ask(
+    site: &Site,
+    limits: &Limits,
+    resolver: &Resolver,
+    question: &Question,
+    trace: &mut Trace,
+) -> Result<Reply, Outcome> {
+    let mut reconnected = false;
+    match site.pool.take_or_wait(resolver).await {
+        Taken::Nothing => {}
+        Taken::Dead => reconnected = true,
+        Taken::Open(mut channel, address, number) => {
+            allowance(site, address)?;
+            trace.address = address;
+            let limit = limits.resolve / SILENCE_PARTS;
+            let asked = timeout(limit, channel.ask(site, limits, resolver, question, trace)).await;
+            match asked {
+                Ok(Ok(reply)) => {
+                    site.pool.put(resolver, channel, address);
+                    return Ok(reply);
+                }
+                Ok(Err(outcome)) if !is_death(outcome) => {
+                    site.pool.forget(resolver, number);
+                    return Err(outcome);
+                }
+                Ok(Err(_)) | Err(_) => {
+                    site.pool.forget(resolver, number);
+                    reconnected = true;
+                }
+            }
+            *trace = Trace::default();
+        }
+    }
+    let opening = site.pool.opens(resolver);
+    let mut channel = Channel::open(site, limits, resolver, trace).await?;
+    let address = trace.address;
+    if let Some(shared) = channel.share() {
+        site.pool.put(resolver, shared, address);
+    }
+    drop(opening);
+    trace.reply.reconnected = reconnected;
+    let reply = channel.ask(site, limits, resolver, question, trace).await?;
+    site.pool.put(resolver, channel, address);
+    Ok(reply)
+}
+
+/// Whether a failure can be that of a connection which died while it was idle.
+fn is_death(outcome: Outcome) -> bool {
+    outcome.group() == Group::Network
+        || matches!(
+            outcome,
+            Outcome::HttpClosed
+                | Outcome::HttpSilent
+                | Outcome::HttpStalled
+                | Outcome::DnsClosed
+                | Outcome::DnsSilent
+                | Outcome::TlsAlert
+        )
+}
+
+/// Whether several questions can be on one connection to a resolver at once.
+fn is_shared(resolver: &Resolver) -> bool {
+    match &resolver.transport {
+        Transport::Doh(endpoint) => endpoint.http != Some(HttpVersion::Http1),
+        Transport::Live | Transport::Plain { .. } | Transport::Tcp { .. } | Transport::Dot { .. } => false,
+    }
+}
+
+impl Pool {
+    /// The resolver's connection; when another question is just opening one that both can use, that one.
+    async fn take_or_wait(&self, resolver: &Resolver) -> Taken {
+        let opening = match self.take(resolver) {
+            Taken::Nothing => self.lock().opening.get(&resolver.name).cloned(),
+            taken @ (Taken::Dead | Taken::Open(..)) => return taken,
+        };
+        let Some(opening) = opening else { return Taken::Nothing };
+        // It is never released, only closed: then the opening has ended.
+        let _ = timeout(OPENING_WAIT_MAX, opening.acquire()).await;
+        self.take(resolver)
+    }
+
+    fn take(&self, resolver: &Resolver) -> Taken {
+        let mut held = self.lock();
+        let Some(mut idle) = held.idle.remove(&resolver.name) else { return Taken::Nothing };
+        if idle.resolver != *resolver || now().saturating_duration_since(idle.used) >= IDLE_MAX {
+            return Taken::Nothing;
+        }
+        if idle.channel.is_closed() {
+            return Taken::Dead;
+        }
+        let (address, number) = (idle.address, idle.number);
+        match idle.channel.share() {
+            None => Taken::Open(idle.channel, address, number),
+            Some(shared) => {
+                idle.used = now();
+                held.idle.insert(resolver.name.clone(), idle);
+                Taken::Open(shared, address, number)
+            }
+        }
+    }
+
+    /// Keeps a connection for the next question, unless there is one already.
+    fn put(&self, resolver: &Resolver, mut channel: Channel, address: IpAddr) {
+        if channel.is_closed() {
+            return;
+        }
+        let mut held = self.lock();
+        if let Some(idle) = held.idle.get_mut(&resolver.name) {
+            idle.used = now();
+            return;
+        }
+        held.last_number += 1;
+        let number = held.last_number;
+        let idle = Idle { resolver: resolver.clone(), channel, address, used: now(), number };
+        held.idle.insert(resolver.name.clone(), idle);
+        if !std::mem::replace(&mut held.swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(&self.held)));
+        }
+    }
+
+    /// Takes a connection that did not work out of everybody's reach.
+    fn forget(&self, resolver: &Resolver, number: u64) {
+        let mut held = self.lock();
+        if held.idle.get(&resolver.name).is_some_and(|idle| idle.number == number) {
+            held.idle.remove(&resolver.name);
+        }
+    }
+
+    /// Notes that a connection is being opened which others could use; `None`: they could not, or
+    /// somebody is at it already.
+    fn opens(&self, resolver: &Resolver) -> Option<Opening> {
+        let mut held = self.lock();
+        if !is_shared(resolver) || held.opening.contains_key(&resolver.name) {
+            return None;
+        }
+        let ended = Arc::new(Semaphore::new(0));
+        held.opening.insert(resolver.name.clone(), Arc::clone(&ended));
+        Some(Opening { held: Arc::clone(&self.held), name: resolver.name.clone(), ended })
+    }
+
+    /// Closes what an assignment does not have, or has otherwise.
+    pub fn keep(&self, resolvers: &[Resolver]) {
+        self.lock().idle.retain(|_, idle| resolvers.contains(&idle.resolver));
+    }
+
+    /// Follows the assignments. Returns when there will be no more.
+    pub async fn follow(&self, mut assignments: watch::Receiver<Option<Arc<Assignment>>>) {
+        while assignments.changed().await.is_ok() {
+            let assignment = assignments.borrow_and_update().clone();
+            self.keep(assignment.as_deref().map_or(&[], |assignment| &assignment.resolvers));
+        }
+    }
+
+    /// How many connections are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().idle.len()
+    }
+
+    /// Whether none is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An opening under way; it ends when this is dropped.
+struct Opening {
+    held: Arc<Mutex<Held>>,
+    name: ResolverName,
+    ended: Arc<Semaphore>,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).opening.remove(&self.name);
+        self.ended.close();
+    }
+}
+
+/// Closes what has been idle for too long; ends when nothing is left.
+async fn sweep(held: Weak<Mutex<Held>>) {
+    loop {
+        let next = {
+            let Some(held) = held.upgrade() else { return };
+            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = now();
+            held.idle.retain(|_, idle| now.saturating_duration_since(idle.used) < IDLE_MAX);
+            let Some(oldest) = held.idle.values().map(|idle| idle.used).min() else {
+                held.swept = false;
+                return;
+            };
+            oldest + IDLE_MAX
+        };
+        sleep_until(next).await;
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "lab")]
+mod tests;
