@@ -40,6 +40,7 @@ pub mod backoff;
 pub mod certificate;
 pub mod clones;
 pub mod connector;
+pub mod credentials;
 pub mod date;
 pub mod dialling;
 pub mod expiry;
@@ -57,6 +58,7 @@ pub mod status;
 pub mod stream;
 pub mod timing;
 pub mod trouble;
+pub mod watched;
 pub mod wire;
 
 /// Between one coordinator that did not answer and the next of the list.

@@ -1,25 +1,15 @@
 //! The way to a coordinator, below the HTTP/2 library: its addresses, a proxy, mutual TLS.
-//!
-//! The HTTP/2 library keeps an I/O error's kind and drops its cause, so the stream notes here what
-//! the coordinator's TLS said about our certificate before it is lost.
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::Uri;
-use hyper_util::rt::TokioIo;
 use parallax_decide::observation::Outcome;
-use rustls::AlertDescription;
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use super::address::Coordinator;
 use super::dialling::Dialling;
@@ -30,6 +20,7 @@ use super::offset::ClockOffset;
 use super::proxy::{Proxy, ProxySetting};
 use super::timing::Timing;
 use super::trouble::Trouble;
+use super::watched::{Verdict, Watched};
 use crate::clock;
 use crate::tls;
 
@@ -59,10 +50,6 @@ pub struct Connection {
     /// Where it leads: the coordinator's, or the proxy's.
     pub address: SocketAddr,
 }
-
-/// What the coordinator's TLS said about our certificate, if it did.
-#[derive(Debug, Clone, Default)]
-pub struct Verdict(Arc<Mutex<Option<String>>>);
 
 impl Connector {
     /// With the owner's word on proxies and the addresses that were good before.
@@ -165,7 +152,7 @@ impl Connector {
             Ok(Ok(stream)) => stream,
         };
         let verdict = Verdict::default();
-        Ok(Connection { stream: Watched { stream, verdict: verdict.clone() }, verdict, address })
+        Ok(Connection { stream: Watched::new(stream, verdict.clone()), verdict, address })
     }
 
     fn tls_trouble(&self, error: &io::Error, address: SocketAddr, to: &Coordinator, with: &Credentials) -> Trouble {
@@ -263,113 +250,4 @@ fn now_s() -> i64 {
 /// Errors of the TLS library can repeat what the peer sent at length.
 fn short(text: &str) -> String {
     text.chars().take(120).collect()
-}
-
-impl Verdict {
-    /// What was said, once.
-    #[must_use]
-    pub fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn note(&self, error: &io::Error) {
-        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if let Some(rustls::Error::AlertReceived(alert)) = tls
-            && is_about_certificate(*alert)
-        {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{alert:?}"));
-        }
-    }
-}
-
-/// Whether an alert says that our certificate is not accepted (RFC 8446, 6.2); others are about TLS itself.
-fn is_about_certificate(alert: AlertDescription) -> bool {
-    use AlertDescription as A;
-    matches!(
-        alert,
-        A::NoCertificate
-            | A::BadCertificate
-            | A::UnsupportedCertificate
-            | A::CertificateRevoked
-            | A::CertificateExpired
-            | A::CertificateUnknown
-            | A::UnknownCA
-            | A::AccessDenied
-            | A::DecryptError
-            | A::CertificateRequired
-    )
-}
-
-/// A TLS stream that notes alerts.
-#[derive(Debug)]
-pub struct Watched {
-    stream: TlsStream<TcpStream>,
-    verdict: Verdict,
-}
-
-impl AsyncRead for Watched {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if let Poll::Ready(Err(error)) = &read {
-            self.verdict.note(error);
-        }
-        read
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-/// Hands an open stream to the HTTP/2 library, once: a lost connection is a lost session.
-#[derive(Debug)]
-pub struct Once(Option<Watched>);
-
-impl Once {
-    /// This stream.
-    #[must_use]
-    pub fn new(stream: Watched) -> Self {
-        Self(Some(stream))
-    }
-}
-
-impl tower_service::Service<Uri> for Once {
-    type Response = TokioIo<Watched>;
-    type Error = io::Error;
-    type Future = std::future::Ready<io::Result<Self::Response>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let ended = || io::Error::new(io::ErrorKind::NotConnected, "the connection has ended");
-        std::future::ready(self.0.take().map(TokioIo::new).ok_or_else(ended))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_alert_about_tls_itself_is_no_verdict_on_our_certificate() {
-        let noted = |alert| {
-            let verdict = Verdict::default();
-            verdict.note(&io::Error::new(io::ErrorKind::InvalidData, rustls::Error::AlertReceived(alert)));
-            verdict.take()
-        };
-        assert!(noted(AlertDescription::CertificateRevoked).is_some());
-        assert!(noted(AlertDescription::ProtocolVersion).is_none());
-    }
 }

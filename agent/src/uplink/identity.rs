@@ -5,16 +5,17 @@
 //! exchanged links: what was whole serves until something whole takes its place.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
-use super::certificate::{Certificate, Validity};
+use super::certificate::Certificate;
+pub use super::credentials::Credentials;
+use super::credentials::Noting;
 use crate::clock::now;
 use crate::tls::{builder, certificates};
 
@@ -45,19 +46,6 @@ struct Held {
     /// The files as they were: equal ones need no new configuration.
     files: Vec<Vec<u8>>,
     credentials: Arc<Credentials>,
-}
-
-/// What a connection needs.
-#[derive(Debug)]
-pub struct Credentials {
-    /// Mutual TLS.
-    pub tls: Arc<ClientConfig>,
-    /// When our certificate holds.
-    pub validity: Validity,
-    /// Names of the authorities we trust.
-    pub authorities: Vec<String>,
-    /// The certificate that was presented last and not accepted.
-    presented: Arc<Mutex<Option<Certificate>>>,
 }
 
 /// Why the folder is not usable.
@@ -174,62 +162,6 @@ impl Identity {
 
     fn bad(&self, file: &str, why: impl ToString) -> IdentityError {
         IdentityError { path: path_of(&self.folder, file), why: why.to_string() }
-    }
-}
-
-impl Credentials {
-    /// The certificate that was presented last and not accepted. Taken: it is told once.
-    #[must_use]
-    pub fn take_presented(&self) -> Option<Certificate> {
-        self.presented.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// Verifies as the library does, and notes the certificate that it did not accept: the error alone
-/// does not say whose it was.
-#[derive(Debug)]
-struct Noting {
-    verifier: Arc<WebPkiServerVerifier>,
-    presented: Arc<Mutex<Option<Certificate>>>,
-}
-
-impl ServerCertVerifier for Noting {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self.verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now);
-        if verified.is_err() {
-            let read = Certificate::read(end_entity);
-            *self.presented.lock().unwrap_or_else(PoisonError::into_inner) = read;
-        }
-        verified
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
     }
 }
 

@@ -14,11 +14,12 @@ use tonic::transport::Endpoint;
 
 use super::address::Coordinator;
 use super::backoff::Pace;
-use super::connector::{Connection, Once};
+use super::connector::Connection;
 use super::identity::Credentials;
 use super::reply::{self, Meaning, meaning};
 use super::stream::{SENDING_MAX, Stream, message};
 use super::trouble::Trouble;
+use super::watched::Once;
 use super::{Uplink, chain};
 use crate::clock;
 
