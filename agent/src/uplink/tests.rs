@@ -15,3 +15,4 @@ mod life;
 mod rig;
 mod store;
 mod way;
+mod world;

@@ -1,4 +1,4 @@
-//! A network of a test's own: the test starts itself again inside a new network namespace.
+//! A network of a test's own: the test starts itself again inside new network and mount namespaces.
 //!
 //! Works as root, and as an ordinary user where user namespaces are allowed. Elsewhere the test says
 //! loudly that it was skipped.
@@ -49,6 +49,6 @@ pub(crate) fn shell(script: &str) {
 
 fn unshare() -> Command {
     let mut command = Command::new("unshare");
-    command.arg(if nix::unistd::geteuid().is_root() { "-n" } else { "-rn" });
+    command.arg(if nix::unistd::geteuid().is_root() { "-nm" } else { "-rnm" });
     command
 }

@@ -131,7 +131,13 @@ impl Rig {
         Self::with(own.issue(COORDINATOR_NAME), clients, refusal).await
     }
 
-    pub(super) async fn with(
+    pub(super) async fn with(shown: (String, String), clients: &Authority, refusal: Option<Status>) -> Self {
+        Self::at("127.0.0.1:0", shown, clients, refusal).await
+    }
+
+    /// At this local address, with this certificate and key.
+    pub(super) async fn at(
+        address: &str,
         (certificate, key): (String, String),
         clients: &Authority,
         refusal: Option<Status>,
@@ -149,7 +155,7 @@ impl Rig {
             .unwrap();
         config.alpn_protocols = vec![b"h2".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (accept, accepted) = mpsc::channel(4);
         let (cuts, shown) = (Cuts::default(), Arc::new(Mutex::new(Vec::new())));
