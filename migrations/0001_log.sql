@@ -6,7 +6,9 @@ create table vantage (
     first_seen_at timestamptz,
     last_seen_at  timestamptz,
     agent_version text,
-    revoked_at  timestamptz
+    revoked_at  timestamptz,
+    clock_offset_ms bigint,
+    clock_told_at   timestamptz
 );
 comment on table  vantage is 'Named places that measure; one agent runs there.';
 comment on column vantage.id is 'Short key used by the log.';
@@ -15,6 +17,23 @@ comment on column vantage.first_seen_at is 'First session, by the database''s cl
 comment on column vantage.last_seen_at is 'Last message of a session, by the database''s clock, to within a few seconds.';
 comment on column vantage.agent_version is 'Version the agent last said it runs.';
 comment on column vantage.revoked_at is 'When its certificate was refused for good; null: valid.';
+comment on column vantage.clock_offset_ms is 'Its wall clock less the coordinator''s, milliseconds, as its agent last measured it; null: not known.';
+comment on column vantage.clock_told_at is 'When it said so, database clock.';
+
+create table vantage_controls (
+    vantage_id smallint not null references vantage,
+    family     smallint not null check (family in (4, 6)),
+    failures   integer not null,
+    checks     integer not null,
+    told_at    timestamptz not null,
+    primary key (vantage_id, family)
+);
+comment on table  vantage_controls is 'How a vantage''s positive controls did in the 20 minutes before it last said so: its own rate of false failures.';
+comment on column vantage_controls.vantage_id is 'Which vantage.';
+comment on column vantage_controls.family is 'Address family of the controls: 4 or 6.';
+comment on column vantage_controls.failures is 'Checks that failed.';
+comment on column vantage_controls.checks is 'Checks in all.';
+comment on column vantage_controls.told_at is 'When its agent said so, database clock.';
 
 create table agent_cursor (
     vantage_id    smallint not null references vantage,
@@ -119,6 +138,8 @@ create table observation (
     detail      jsonb
 ) partition by range (received_at);
 create index observation_received_brin on observation using brin (received_at) with (autosummarize = on);
+-- Few rows, and pages look for them by address.
+create index observation_path on observation (address) where kind = 'path';
 create index observation_id_brin on observation using brin (id) with (autosummarize = on);
 comment on table  observation is 'The log of facts, one row a measured fact, partitioned by day of receipt (UTC). Append only.';
 comment on column observation.id is 'Key; rises in commit order (writers are serialised by an advisory lock).';

@@ -44,6 +44,9 @@ select v.name as vantage,
        v.last_seen_at,
        v.agent_version,
        v.revoked_at,
+       v.clock_offset_ms,
+       k.failures as control_failures,
+       k.checks as control_checks,
        c.detail -> 'labels' as labels,
        c.detail ->> 'failure_domain' as failure_domain,
        c.name is not null as configured,
@@ -67,6 +70,10 @@ left join lateral (
     from v_gap where v_gap.vantage = v.name
 ) g on true
 left join lateral (
+    select sum(failures)::bigint as failures, sum(checks)::bigint as checks from vantage_controls
+    where vantage_id = v.id and told_at > now() - interval '20 minutes'
+) k on true
+left join lateral (
     select sum(count) as refused from ingest_refusal where vantage_id = v.id
 ) r on true;
 comment on view v_vantage is 'Places that measure, with how they stand now. One row a vantage.';
@@ -75,6 +82,9 @@ comment on column v_vantage.first_seen_at is 'First session, database clock; nul
 comment on column v_vantage.last_seen_at is 'Last message, to within a few seconds.';
 comment on column v_vantage.agent_version is 'Version its agent last said it runs.';
 comment on column v_vantage.revoked_at is 'When its certificate was refused for good; null: valid.';
+comment on column v_vantage.clock_offset_ms is 'Its wall clock less the coordinator''s, milliseconds, as last measured; null: not known.';
+comment on column v_vantage.control_failures is 'Checks of its positive controls that failed in 20 minutes, both families; null: nothing said in that time.';
+comment on column v_vantage.control_checks is 'Checks of its positive controls in those 20 minutes; with control_failures its own rate of false failures.';
 comment on column v_vantage.labels is 'Its labels of the configuration, as an object.';
 comment on column v_vantage.failure_domain is 'Uplink it shares with others: two vantages of one domain are one witness.';
 comment on column v_vantage.configured is 'Whether the configuration in force names it.';

@@ -1,14 +1,17 @@
 //! Reasons as sentences. Decisions return data; here, and only here, data becomes English, so that
 //! the page, the command line and the API say the same thing in the same words.
 //!
-//! - [`verdict`]: what was judged. [`outcome`]: what was measured.
+//! - [`verdict`]: what was judged. [`outcome`]: what was measured. [`path`]: which way packets take.
+//! - [`vantage`]: what a place says of itself.
 //! - [`finding`]: what was concluded. [`counterfactual`]: whether another resolver would help.
 //! - [`plan`]: what is done, why, and why not.
 
 pub mod counterfactual;
 pub mod finding;
 pub mod outcome;
+pub mod path;
 pub mod plan;
+pub mod vantage;
 pub mod verdict;
 
 use std::fmt::Display;

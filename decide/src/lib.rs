@@ -10,7 +10,7 @@
 //!   [`verdict`]; all of them at one moment in [`judge`]
 //! * [`finding`]: verdicts of all vantages compared
 //! * [`incident`]: findings that outlast hysteresis, from opening to closing
-//! * [`wanted`]: which evidence is missing and who shall be asked for it
+//! * [`wanted`]: which evidence is missing and who shall be asked for it; [`trace`]: which paths
 //! * [`change`], [`plan`]: a remedy made concrete; [`guard`] judges any plan before it runs
 //! * [`verify`]: proof after a change, from the client's side
 //!
@@ -32,6 +32,7 @@ pub mod plan;
 pub mod reach;
 pub mod time;
 pub mod topology;
+pub mod trace;
 pub mod vantage;
 pub mod verdict;
 pub mod verify;

@@ -158,6 +158,8 @@ mod tests {
             standing: Some(VantageVerdict::Ok),
             standing_since: None,
             judgement: None,
+            clock_offset_ms: None,
+            controls_lately: None,
             observations_missing: 0,
             observations_refused: 0,
         };

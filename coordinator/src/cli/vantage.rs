@@ -1,5 +1,6 @@
 //! `parallax vantage`: issue, list, revoke.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -14,7 +15,9 @@ use super::{Global, StateDir, print, print_json};
 use crate::ca::Authority;
 use crate::clock;
 use crate::error::{Exit, Failure};
+use crate::store::read::now::{self, VantageNow};
 use crate::store::{self, vantage};
+use crate::words::vantage::condition;
 
 /// `parallax vantage …`
 #[derive(Debug, Subcommand)]
@@ -77,6 +80,12 @@ fn issue(one: &Issue, global: &Global) -> Result<(), Failure> {
 async fn list(database: &Database, global: &Global) -> Result<(), Failure> {
     let mut connection = connect(database).await?;
     let rows = vantage::all(&mut connection).await.map_err(failed)?;
+    let now: BTreeMap<String, VantageNow> = now::vantages(&mut connection)
+        .await
+        .map_err(failed)?
+        .into_iter()
+        .map(|vantage| (vantage.name.clone(), vantage))
+        .collect();
     if global.json {
         let rows: Vec<_> = rows
             .iter()
@@ -84,20 +93,26 @@ async fn list(database: &Database, global: &Global) -> Result<(), Failure> {
                 json!({
                     "name": row.name, "first_seen_at": row.first_seen_at.map(text), "last_seen_at": row.last_seen_at.map(text),
                     "agent_version": row.agent_version, "revoked_at": row.revoked_at.map(text),
+                    "clock_offset_ms": now.get(row.name.as_str()).and_then(|now| now.clock_offset_ms),
+                    "controls_lately": now.get(row.name.as_str()).and_then(|now| now.controls_lately),
                 })
             })
             .collect();
         return print_json(&json!({ "schema": 1, "vantages": rows }));
     }
-    let mut out = format!("{:<24} {:<28} {:<12} {}\n", "NAME", "LAST SEEN", "AGENT", "STATE");
+    let mut out = format!("{:<24} {:<28} {:<12} {:<8} {}\n", "NAME", "LAST SEEN", "AGENT", "STATE", "CLOCK, CONTROLS");
     for row in rows {
         let last = row.last_seen_at.map_or_else(|| "never".to_owned(), text);
         let state = if row.revoked_at.is_some() { "revoked" } else { "valid" };
-        out.push_str(&format!(
-            "{:<24} {last:<28} {:<12} {state}\n",
+        let said = now.get(row.name.as_str()).map(|now| condition(now.clock_offset_ms, now.controls_lately));
+        let line = format!(
+            "{:<24} {last:<28} {:<12} {state:<8} {}",
             row.name.as_str(),
-            row.agent_version.unwrap_or_default()
-        ));
+            row.agent_version.unwrap_or_default(),
+            said.unwrap_or_default()
+        );
+        out.push_str(line.trim_end());
+        out.push('\n');
     }
     print(&out)
 }

@@ -62,11 +62,18 @@ pub fn url(text: &str, scheme: &str) -> Result<(Uri, Option<IpAddr>), String> {
         return Err(wanted);
     };
     let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    if authority.is_empty() {
+        return Err(wanted);
+    }
     if authority.contains('@') {
         return Err("must not hold a user name or a password".to_owned());
     }
     if let Some(right) = url_bracketed(authority) {
         return Err(format!("an IPv6 address in a URL stands in brackets: {scheme}://{right}{path}"));
+    }
+    if text.contains(['{', '}']) {
+        // RFC 8484 writes templates; the question is added here anyhow.
+        return Err("must be without the template: leave out what stands in braces".to_owned());
     }
     let uri: Uri = text.parse().map_err(|error| format!("url: {error}"))?;
     let host = uri.host().filter(|host| !host.is_empty()).ok_or(wanted)?;
@@ -121,7 +128,7 @@ mod tests {
             ("https://", "must read https://HOST/PATH"),
             ("http://dns.example.net/", "must read https://HOST/PATH"),
             ("https://me:secret@dns.example.net/", "must not hold a user name"),
-            ("https://dns.example.net/dns-query{?dns}", "url: "),
+            ("https://dns.example.net/dns-query{?dns}", "leave out what stands in braces"),
         ] {
             let said = url(wrong, "https").unwrap_err();
             assert!(said.contains(right) && !said.contains("secret"), "{wrong}: {said}");

@@ -96,7 +96,11 @@ fn every_fault_is_named_with_its_place() {
         ("bootstrap: [1.1.1.3]", "bootstrap_resolvers: []", "`bootstrap_resolvers` must hold one to 3"),
         ("bootstrap: [1.1.1.3]", "bootstrap_resolvers: [\"2606:4700::64:53\"]", "as in \"[2606:4700::64]:53\""),
         ("bootstrap: [1.1.1.3]", "bootstrap: [1.1.1.3], format: jsno", "unknown value `jsno`, did you mean `json`?"),
-        ("bootstrap: [1.1.1.3]", "bootstrap: [1.1.1.3], method: put", "unknown value `put`; expected one of post, get"),
+        (
+            "bootstrap: [1.1.1.3]",
+            "bootstrap: [1.1.1.3], method: patch",
+            "unknown value `patch`; expected one of post, get",
+        ),
         ("bootstrap: [1.1.1.3]", "bootstrap: [1.1.1.3], http: 3", "unknown value `3`; expected one of auto, 1.1, 2"),
         ("bootstrap: [1.1.1.3]", "bootstrap: [1.1.1.3], format: json, method: post", "the JSON form is a GET"),
         ("https://family.cloudflare-dns.com", "https://2606:4700::1113", "https://[2606:4700::1113]/dns-query"),

@@ -44,6 +44,13 @@ pub enum Work {
         /// Whether to connect to each address of the answer.
         connect: bool,
     },
+    /// Find the path to one address of a target.
+    Path {
+        /// What the address is tried for.
+        target: Target,
+        /// The address.
+        address: IpAddr,
+    },
 }
 
 /// A change for the agent's local driver.

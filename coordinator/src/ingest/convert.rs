@@ -27,6 +27,13 @@ pub fn task(id: TaskId, task: &Task) -> v1::Task {
             resolver: resolver.to_string(),
             connect: *connect,
         }),
+        Work::Path { target, address } => v1::task::Work::Path(v1::PathTask {
+            target: Some(match target {
+                Target::Name(name) => v1::path_task::Target::Name(name.to_string()),
+                Target::Node(node) => v1::path_task::Target::Node(node.to_string()),
+            }),
+            address: octets(*address),
+        }),
     };
     v1::Task {
         task_id: id.0,

@@ -13,6 +13,7 @@ use super::summary::Summary;
 use crate::store::configured::Configured;
 use crate::store::read::now::{AnswerFact, CellNow, ReachFact, VantageNow};
 use crate::store::read::plan::PlanRow;
+use crate::words::vantage::condition;
 use crate::words::verdict::{answer_sentence, answer_state, answer_word, vantage_sentence, vantage_word};
 use crate::words::{State, outcome};
 
@@ -38,8 +39,10 @@ impl Facts<'_> {
             (None, Some(_)) => ("not judged yet", "connected; nothing was judged yet"),
         };
         // Nothing is said from a place whose own standing forbids it, whatever an older row holds.
-        let muted = (stale || matches!(vantage.standing, Some(VantageVerdict::Silent | VantageVerdict::UplinkDown)))
-            .then_some((words, sentence));
+        let mute = |verdict: &VantageVerdict| {
+            [VantageVerdict::Silent, VantageVerdict::Captive, VantageVerdict::UplinkDown].contains(verdict)
+        };
+        let muted = (stale || vantage.standing.as_ref().is_some_and(mute)).then_some((words, sentence));
         let place = self.configured.vantages.iter().find(|(name, _)| *name == vantage.name).map(|(_, place)| place);
         let cell = |item: &str, name: &str| self.cell(vantage, item, name, muted);
         Line {
@@ -54,6 +57,9 @@ impl Facts<'_> {
                 .judgement
                 .as_ref()
                 .map(|j| (j.controls_reached.len(), j.controls_reached.len() + j.controls_failed.len())),
+            clock_offset_ms: vantage.clock_offset_ms,
+            controls_lately: vantage.controls_lately,
+            condition: if stale { String::new() } else { condition(vantage.clock_offset_ms, vantage.controls_lately) },
             last_seen_at: vantage.last_seen_at.map(At),
             stale,
             agent_version: vantage.agent_version.clone(),

@@ -95,6 +95,12 @@ pub struct Line {
     pub standing_since: Option<At>,
     /// Controls reached and failed when that was decided.
     pub controls: Option<(usize, usize)>,
+    /// Its wall clock less the coordinator's, in milliseconds.
+    pub clock_offset_ms: Option<i64>,
+    /// Failed and all checks of its positive controls in 20 minutes.
+    pub controls_lately: Option<(i64, i64)>,
+    /// Both in words; empty: it has said neither lately.
+    pub condition: String,
     /// Last message.
     pub last_seen_at: Option<At>,
     /// Nothing was heard for longer than the policy's limit.

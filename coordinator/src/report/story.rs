@@ -1,6 +1,7 @@
 //! One incident, told from its conclusion to the command line with which to check it.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use parallax_decide::finding::{Reason, Shows};
 use parallax_decide::incident::IncidentId;
@@ -19,11 +20,19 @@ use super::timeline::{Step, steps};
 use crate::store::configured;
 use crate::store::incident::shows_word;
 use crate::store::read::incident::{self as rows, EvidenceRow};
+use crate::store::read::path::{self, PathRow};
 use crate::store::read::plan::{self as plan_rows, PlanRow};
 use crate::store::{StoreError, database_now};
 use crate::words::counterfactual::{Counterfactual, counterfactual};
 use crate::words::finding::{FactKind, Point};
-use crate::words::{self, finding, outcome, plan as plan_words};
+use crate::words::path::{LastHop, Seen};
+use crate::words::{self, finding, outcome, path as path_words, plan as plan_words};
+
+/// A path may have been found just before the incident opened: the finding comes first.
+const PATH_BEFORE: Duration = Duration::from_secs(600);
+
+/// And one that was asked for while it was open may come after its closing.
+const PATH_AFTER: Duration = Duration::from_secs(60);
 
 /// Observations a point lists before it says "and more".
 const LISTED_MAX: usize = 6;
@@ -45,6 +54,8 @@ pub struct Story {
     pub another_resolver: Option<Counterfactual>,
     /// What can be excluded.
     pub ruled_out: Vec<String>,
+    /// Which way packets take to the addresses, as far as it was looked for.
+    pub paths: Vec<PathTold>,
     /// What is not known.
     pub not_known: Vec<String>,
     /// Addresses it is about.
@@ -74,6 +85,29 @@ pub struct Why {
     pub observations: Vec<i64>,
     /// How many more do.
     pub more: usize,
+}
+
+/// The newest path from one vantage to one address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PathTold {
+    /// Where from.
+    pub vantage: String,
+    /// Where to.
+    pub address: IpAddr,
+    /// When it was found.
+    pub at: At,
+    /// How the search ended; none: a word of another version.
+    pub outcome: Option<Outcome>,
+    /// The last hop that answered.
+    pub last_hop: Option<IpAddr>,
+    /// How many routers away that is.
+    pub last_hop_ttl: Option<u64>,
+    /// Smallest MTU that is known, in bytes.
+    pub path_mtu: Option<u64>,
+    /// As a sentence.
+    pub text: String,
+    /// Observation: `v_observation.id`.
+    pub observation: i64,
 }
 
 /// A cited observation.
@@ -126,7 +160,7 @@ pub async fn read(connection: &mut PgConnection, id: IncidentId, zone: &Zone) ->
     let plans = plan_rows::plans_of(&mut *connection, &[id]).await?;
     let evidence_total = rows::evidence_count(&mut *connection, id).await?;
     let cited = rows::evidence(&mut *connection, &row).await?;
-    let timeline = rows::timeline(connection, id).await?;
+    let timeline = rows::timeline(&mut *connection, id).await?;
 
     let found = row.subject.as_ref().zip(row.finding.as_ref().map(|finding| &finding.reason));
     let evidence: Vec<Evidence> = cited.iter().enumerate().map(|(i, row)| told(i + 1, row)).collect();
@@ -143,6 +177,10 @@ pub async fn read(connection: &mut PgConnection, id: IncidentId, zone: &Zone) ->
         Some((_, Reason::Node { node, .. })) => configured.address_of(node.as_str()).into_iter().collect(),
         Some((_, Reason::Vantage { .. } | Reason::Fleet { .. })) | None => Vec::new(),
     };
+    let from = row.opened_at.minus(PATH_BEFORE);
+    let until = row.closed_at.map_or(at, |closed| closed.plus(PATH_AFTER));
+    let paths: Vec<PathTold> =
+        path::newest(connection, &addresses, from, until).await?.into_iter().map(path_told).collect();
     Ok(Some(Story {
         schema: SCHEMA,
         at: At(at),
@@ -157,7 +195,8 @@ pub async fn read(connection: &mut PgConnection, id: IncidentId, zone: &Zone) ->
             Some(_) | None => None,
         },
         ruled_out: found.map(|(subject, reason)| finding::ruled_out(subject, reason)).unwrap_or_default(),
-        not_known: not_known(found.map(|(_, reason)| reason), &cited, evidence_total),
+        not_known: not_known(found.map(|(_, reason)| reason), &paths, &cited, evidence_total),
+        paths,
         addresses,
         evidence,
         evidence_total,
@@ -193,10 +232,38 @@ fn whys(points: &[Point], cited: &[EvidenceRow]) -> Vec<Why> {
         .collect()
 }
 
-fn not_known(reason: Option<&Reason>, cited: &[EvidenceRow], total: i64) -> Vec<String> {
+fn path_told(row: PathRow) -> PathTold {
+    let last = row
+        .hops
+        .iter()
+        .rev()
+        .find_map(|hop| hop.address.map(|address| LastHop { address, ttl: hop.ttl, rtt_us: hop.rtt_us }));
+    let tried = row.hops.last().map_or(0, |hop| hop.ttl);
+    let text = row.outcome.map_or_else(
+        || "found by another version of Parallax".to_owned(),
+        |outcome| path_words::sentence(&row.vantage, row.address, outcome, Seen { last, tried, mtu: row.mtu }),
+    );
+    PathTold {
+        last_hop: last.map(|hop| hop.address),
+        last_hop_ttl: last.map(|hop| hop.ttl),
+        vantage: row.vantage,
+        address: row.address,
+        at: At(row.at),
+        outcome: row.outcome,
+        path_mtu: row.mtu,
+        text,
+        observation: row.observation,
+    }
+}
+
+fn not_known(reason: Option<&Reason>, paths: &[PathTold], cited: &[EvidenceRow], total: i64) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(Reason::UnroutableHere { .. }) = reason {
-        unknown.push("which hop drops it: the path was not traced".to_owned());
+        if paths.is_empty() {
+            unknown.push("which hop drops it: the path was not traced".to_owned());
+        } else if paths.iter().all(|path| path.last_hop.is_none()) {
+            unknown.push("which hop drops it: none answered".to_owned());
+        }
     }
     let gone = cited.iter().filter(|row| row.at.is_none()).count();
     if gone > 0 {

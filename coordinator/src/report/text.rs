@@ -20,6 +20,9 @@ const INDENT: usize = 15;
 /// Steps of a timeline a terminal shows; the page has all.
 const STEPS_SHOWN: usize = 60;
 
+/// A clock that is off by this much, in milliseconds, is worth a word on a terminal.
+const ODD_CLOCK_MS: u64 = 1000;
+
 /// How to render.
 #[derive(Debug, Clone)]
 pub struct Style {
@@ -124,7 +127,11 @@ fn row(line: &Line, matrix: &Matrix) -> Vec<(State, String)> {
             line.last_seen_at.map_or(line.standing_words.to_owned(), |_| format!("{seen}, {}", line.standing_words))
         }
     };
-    row.push((line.state(), standing));
+    // All is said on the page; here what stands out.
+    let odd = line.clock_offset_ms.is_some_and(|ms| ms.unsigned_abs() >= ODD_CLOCK_MS)
+        || line.controls_lately.is_some_and(|(failures, _)| failures > 0);
+    let noted = odd && !line.condition.is_empty();
+    row.push((line.state(), if noted { format!("{standing}, {}", line.condition) } else { standing }));
     row
 }
 
@@ -227,6 +234,7 @@ pub fn story(story: &Story, style: &Style) -> String {
         });
         rows(&mut out, "", given);
     }
+    paragraphs(&mut out, "Path", story.paths.iter().map(|path| format!("{} [#{}]", path.text, path.observation)));
     paragraphs(&mut out, "Ruled out", story.ruled_out.iter().cloned());
     if story.plans.is_empty() {
         paragraph(&mut out, "Did", "changed nothing");

@@ -94,6 +94,18 @@ impl Teller {
 
     /// An observation that ended `seconds` ago.
     pub(crate) async fn observe(&mut self, place: &str, seconds: u64, duration_us: i64, fact: Fact) -> ObservationId {
+        self.observe_with(place, seconds, duration_us, fact, json!({})).await
+    }
+
+    /// The same with particulars.
+    pub(crate) async fn observe_with(
+        &mut self,
+        place: &str,
+        seconds: u64,
+        duration_us: i64,
+        fact: Fact,
+        detail: serde_json::Value,
+    ) -> ObservationId {
         let place: VantageName = place.parse().unwrap();
         let row = vantage::find_or_make(self.conn(), &place).await.unwrap();
         vantage::greeted(self.conn(), row.id, "0.1.0").await.unwrap();
@@ -107,7 +119,7 @@ impl Teller {
             task_id: None,
             duration_us,
             fact,
-            detail: json!({}),
+            detail,
             lost_ago: None,
         });
         let items = vec![Item { sequence, content }];

@@ -7,6 +7,7 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::StoreError;
+use super::condition::{self, Condition};
 use super::cursor::{self, Gap, Lane, Numbering};
 use super::log::{self, NewObservation, Stored};
 use super::refusal::{self, Refused};
@@ -79,6 +80,7 @@ pub async fn commit(connection: &mut PgConnection, deliveries: &[Delivery]) -> R
     cursor::record_gaps(&mut transaction, &sorted.gaps).await?;
     refusal::count(&mut transaction, &sorted.refused).await?;
     cursor::advance(&mut transaction, &sorted.cursors).await?;
+    condition::record(&mut transaction, &sorted.conditions).await?;
     let vantages: Vec<i16> = deliveries.iter().map(|delivery| delivery.vantage.0).collect();
     sqlx::query!(
         "update vantage set last_seen_at = clock_timestamp()
@@ -101,13 +103,16 @@ struct Sorted<'a> {
     refused: Vec<Refused>,
     gaps: Vec<Gap>,
     cursors: BTreeMap<Numbering, i64>,
+    conditions: BTreeMap<VantageId, Condition>,
     known: usize,
     missing: u64,
 }
 
 /// Which of the numbers are new, which are known, and which are missing.
 fn sort_out(deliveries: &[Delivery], cursors: BTreeMap<Numbering, i64>) -> Sorted<'_> {
-    let mut sorted = Sorted { new: Vec::new(), refused: Vec::new(), gaps: Vec::new(), cursors, known: 0, missing: 0 };
+    let conditions = BTreeMap::new();
+    let (new, refused, gaps) = (Vec::new(), Vec::new(), Vec::new());
+    let mut sorted = Sorted { new, refused, gaps, cursors, conditions, known: 0, missing: 0 };
     for delivery in deliveries {
         let numbering = delivery.numbering();
         let waited = delivery.received.elapsed();
@@ -127,7 +132,10 @@ fn sort_out(deliveries: &[Delivery], cursors: BTreeMap<Numbering, i64>) -> Sorte
             }
             *cursor = item.sequence;
             match &item.content {
-                Ok(observation) => sorted.new.push(Stored { numbering, sequence: item.sequence, waited, observation }),
+                Ok(observation) => {
+                    sorted.conditions.entry(delivery.vantage).or_default().take(observation);
+                    sorted.new.push(Stored { numbering, sequence: item.sequence, waited, observation });
+                }
                 Err(refused) => sorted.refused.push(refused.clone()),
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! - [`vantage`], [`assignment`]: who may report, and what each was told to do.
 //! - [`commit`]: one transaction that stores what many agents sent: [`cursor`], [`log`],
-//!   [`refusal`].
+//!   [`refusal`], [`condition`].
 //! - [`log`]: the log of facts, also read back, in commit order.
 //! - [`verdict`], [`incident`], [`plan`], [`freeze`]: what was concluded and done.
 //! - [`read`], [`configured`]: what pages, the API and the operator's tool read.
@@ -19,6 +19,7 @@ use time::OffsetDateTime;
 
 pub mod assignment;
 pub mod commit;
+pub mod condition;
 pub mod configured;
 pub mod cursor;
 pub mod freeze;

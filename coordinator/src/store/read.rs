@@ -1,12 +1,14 @@
 //! What the page, the API and the operator's tool read. Mostly from the views people use as well,
 //! so that nobody sees two truths. Every query has a limit.
 //!
-//! - [`now`]: how things stand. [`incident`]: what happened. [`plan`]: what was done.
+//! - [`now`]: how things stand. [`incident`]: what happened. [`path`]: which way packets take.
+//!   [`plan`]: what was done.
 //! - [`counts`]: numbers for `/metrics`.
 
 pub mod counts;
 pub mod incident;
 pub mod now;
+pub mod path;
 pub mod plan;
 
 #[cfg(test)]

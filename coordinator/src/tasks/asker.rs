@@ -1,10 +1,11 @@
-//! Asks agents for the evidence that is missing.
+//! Asks agents for the evidence that is missing, and for the paths to what is silent.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use parallax_decide::names::VantageName;
 use parallax_decide::observation::Purpose;
+use parallax_decide::trace::{self, Traced};
 use parallax_decide::wanted::{Ask, Asked, wanted};
 
 use super::moment::Moment;
@@ -15,10 +16,14 @@ use crate::hub::{Task, Work};
 /// Added to the longest a task can take, before the agent gives up on it.
 const TASK_MARGIN: Duration = Duration::from_secs(2);
 
+/// An agent looks for a path for at most 20 s; this leaves room to begin.
+const PATH_DEADLINE: Duration = Duration::from_secs(25);
+
 /// Who was asked what.
 #[derive(Debug, Default)]
 pub(crate) struct Asker {
     asked: Asked,
+    traced: Traced,
 }
 
 impl Asker {
@@ -40,6 +45,19 @@ impl Asker {
                 moment.app.hub.send_task(&vantage, Task { purpose: Purpose::CrossCheck, deadline, work })
             {
                 tracing::debug!(%error, "a cross-check was not sent");
+            }
+        }
+        self.step_paths(moment, &connected);
+    }
+
+    fn step_paths(&mut self, moment: &Moment<'_>, connected: &BTreeSet<VantageName>) {
+        let mut asks = trace::wanted(moment.topology, moment.judgement);
+        asks.retain(|ask| connected.contains(&ask.vantage));
+        for Ask { vantage, target, address } in self.traced.due(asks, moment.now) {
+            let work = Work::Path { target, address };
+            let task = Task { purpose: Purpose::CrossCheck, deadline: PATH_DEADLINE, work };
+            if let Err(error) = moment.app.hub.send_task(&vantage, task) {
+                tracing::debug!(%error, "a path was not asked for");
             }
         }
     }

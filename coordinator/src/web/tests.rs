@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use parallax_decide::finding::{Finding, Reason, Subject};
-use parallax_decide::observation::Outcome;
+use parallax_decide::observation::{ControlCheck, Fact, Outcome, Path};
 use parallax_decide::verdict::{AnswerVerdict, FleetVerdict};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -160,6 +160,70 @@ async fn the_branch_that_lost_a_web_site_is_told_from_conclusion_to_command_line
         ],
     );
     assert!(text.lines().filter(|line| !line.contains("curl ")).all(|line| line.chars().count() <= 110), "{text}");
+}
+
+#[tokio::test]
+async fn the_way_to_what_is_silent_is_told_by_the_last_hop_that_answered() {
+    let (app, mut teller) = story().await;
+    teller.all_well().await;
+    let id = teller.branch_loses_the_pair().await.0;
+    let to = "8.6.112.0".parse().unwrap();
+    let last_hop = Some("192.0.2.9".parse().unwrap());
+    let fact = Fact::Path(Path { address: to, outcome: Outcome::PathLost, last_hop });
+    let detail = serde_json::json!({ "port": 33_434, "path_mtu": 1400, "hops": [
+        { "ttl": 1, "address": "192.0.2.1", "rtt_us": 900 },
+        { "ttl": 2, "address": "192.0.2.9", "rtt_us": 4250 },
+        { "ttl": 3 },
+    ] });
+    for _ in 0..2 {
+        teller.observe_with("branch-kazan", 1_000, 8_000_000, fact.clone(), detail.clone()).await;
+    }
+    let router = pages(&app);
+    let sentence = "on the way from branch-kazan to 8.6.112.0 the last hop that answered is 192.0.2.9 (hop 2 of 3 tried \
+                    in 4.2 ms)";
+    let page = get(&router, &format!("/i/{id}")).await.body;
+    holds(&page, &["The way there", sentence, "packets of at most 1400 bytes fit"]);
+    assert!(!page.contains("which hop drops it"));
+    let told = json(&router, &format!("/i/{id}.json")).await;
+    assert_eq!(told["paths"].as_array().unwrap().len(), 1, "the newest of each");
+    assert_eq!(told["paths"][0]["last_hop"], "192.0.2.9");
+    assert_eq!(told["paths"][0]["outcome"], "path_lost");
+    let text = get(&router, &format!("/i/{id}.txt")).await.body;
+    holds(&text, &["  Path         on the way from branch-kazan to 8.6.112.0"]);
+}
+
+#[tokio::test]
+async fn a_vantage_says_how_its_clock_and_its_controls_are() {
+    let (app, mut teller) = story().await;
+    teller.all_well().await;
+    let check =
+        |name: &str| Fact::ControlCheck(ControlCheck { control: name.parse().unwrap(), outcome: Outcome::TlsOk });
+    for (seconds, detail) in [
+        (3, serde_json::json!({ "address": "1.0.0.1", "failures": 1, "checks": 180, "clock_offset_ms": 9 })),
+        (2, serde_json::json!({ "address": "1.0.0.1", "failures": 0, "checks": 180, "clock_offset_ms": 12 })),
+        (1, serde_json::json!({ "address": "2606:4700:4700::1001", "failures": 2, "checks": 60 })),
+    ] {
+        teller.observe_with("wan-gw", seconds, 30_000, check("control-cf"), detail).await;
+    }
+    let router = pages(&app);
+    holds(&get(&router, "/").await.body, &["clock 12 ms, controls 2 of 240 failed in 20 min"]);
+    holds(&get(&router, "/matrix.txt").await.body, &["controls 2 of 240 failed in 20 min"]);
+    let matrix = json(&router, "/matrix.json").await;
+    let lines = matrix["vantages"].as_array().unwrap();
+    let line = lines.iter().find(|line| line["vantage"] == "wan-gw").unwrap();
+    assert_eq!((&line["clock_offset_ms"], &line["controls_lately"]), (&12.into(), &serde_json::json!([2, 240])));
+    assert!(lines.iter().filter(|line| line["vantage"] != "wan-gw").all(|line| line["clock_offset_ms"].is_null()));
+    // What was said long ago says nothing of now.
+    sqlx::query("update vantage_controls set told_at = now() - interval '21 minutes'")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let kept: (Option<i64>, Option<i64>) =
+        sqlx::query_as("select clock_offset_ms, control_checks from v_vantage where vantage = 'wan-gw'")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    assert_eq!(kept, (Some(12), None));
 }
 
 #[tokio::test]

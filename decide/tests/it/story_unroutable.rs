@@ -1,8 +1,13 @@
 //! Case 1: the branch that is handed addresses it has no path to.
 
+use std::collections::BTreeSet;
+
 use crate::rig::*;
+use parallax_decide::observation::Target;
 use parallax_decide::plan::{NoPlan, PlanReason};
 use parallax_decide::topology::Mode;
+use parallax_decide::trace::{self, Traced};
+use parallax_decide::wanted::Ask;
 
 fn well() -> Rig {
     let mut rig = Rig::new(World::well());
@@ -153,6 +158,35 @@ fn unknown_does_not_close_an_incident() {
     rig.run(120);
     assert!(!rig.notes().contains(&"close"), "{:?}", rig.history);
     assert_eq!(rig.holds.get(CDNJS), Some(&NoPlan::NoDriver));
+}
+
+#[test]
+fn the_path_to_what_is_silent_is_asked_for_once_in_ten_minutes() {
+    let mut rig = well();
+    let mut traced = Traced::default();
+    assert_eq!(trace::wanted(&rig.topology, &rig.judge()), BTreeSet::new(), "nothing is silent");
+    rig.world.hand_the_branch_the_pair();
+    rig.until("open ", 60);
+    let asks = trace::wanted(&rig.topology, &rig.judge());
+    let due = traced.due(asks.clone(), rig.now);
+    assert!(!due.is_empty() && due.iter().all(|ask| ask.vantage == n(BRANCH)), "{due:?}");
+    // One question an address, whatever the number of names that lead to it.
+    let addresses: BTreeSet<_> = due.iter().map(|ask| ask.address).collect();
+    assert_eq!(addresses.len(), due.len());
+    assert_eq!(traced.due(asks.clone(), rig.now.plus(trace::AGAIN_AFTER / 2)), []);
+    assert_eq!(traced.due(asks, rig.now.plus(trace::AGAIN_AFTER)), due);
+}
+
+#[test]
+fn one_vantage_is_asked_for_few_paths_at_a_time() {
+    let rig = well();
+    let ask = |last: u8| Ask {
+        vantage: n(BRANCH),
+        target: Target::Name(n(CDNJS)),
+        address: std::net::Ipv4Addr::new(104, 26, 6, last).into(),
+    };
+    let mut traced = Traced::default();
+    assert_eq!(traced.due((0..20).map(ask).collect(), rig.now).len(), trace::PATHS_MAX);
 }
 
 #[test]

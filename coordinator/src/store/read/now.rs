@@ -42,6 +42,10 @@ pub struct VantageNow {
     pub standing_since: Option<Timestamp>,
     /// Why.
     pub judgement: Option<VantageJudgement>,
+    /// Its wall clock less the coordinator's, in milliseconds.
+    pub clock_offset_ms: Option<i64>,
+    /// Failed and all checks of its positive controls in 20 minutes.
+    pub controls_lately: Option<(i64, i64)>,
     /// Numbers of its agent that never arrived.
     pub observations_missing: i64,
     /// Observations of it that were refused.
@@ -56,6 +60,7 @@ pub async fn vantages(connection: &mut PgConnection) -> Result<Vec<VantageNow>, 
     let rows = sqlx::query!(
         r#"select vantage as "vantage!", first_seen_at, last_seen_at, agent_version, revoked_at,
                   configured as "configured!", standing, standing_since, standing_reason as "standing_reason: Value",
+                  clock_offset_ms, control_failures, control_checks,
                   observations_missing as "observations_missing!", observations_refused as "observations_refused!"
            from v_vantage
            where configured or (revoked_at is null and last_seen_at is not null)
@@ -76,6 +81,8 @@ pub async fn vantages(connection: &mut PgConnection) -> Result<Vec<VantageNow>, 
             standing: row.standing.as_deref().and_then(VantageVerdict::from_word),
             standing_since: row.standing_since.map(timestamp),
             judgement: row.standing_reason.and_then(|reason| serde_json::from_value(reason).ok()),
+            clock_offset_ms: row.clock_offset_ms,
+            controls_lately: row.control_failures.zip(row.control_checks),
             observations_missing: row.observations_missing,
             observations_refused: row.observations_refused,
         })

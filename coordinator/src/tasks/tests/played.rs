@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::world::{BRANCH, CANARY, FI, SERVICE, ip, probe};
-use crate::hub::{ChangeOutcome, ChangeReport, LocalChange, OUTBOUND_MAX, Outbound};
+use crate::hub::{ChangeOutcome, ChangeReport, LocalChange, OUTBOUND_MAX, Outbound, Work};
 use crate::state::App;
 use crate::tasks::drivers::{AnyDriver, Drivers};
 
@@ -55,6 +55,8 @@ pub(super) struct Played {
     pub(super) uplink_down: BTreeSet<&'static str>,
     /// What agents were asked to try, and how often still.
     pub(super) probes: BTreeMap<(VantageName, (Target, IpAddr)), u32>,
+    /// Paths that agents were asked to find, in order.
+    pub(super) paths: Vec<(VantageName, IpAddr)>,
     /// Every change that really happened.
     pub(super) writes: Vec<Change>,
     /// Every order to pin that an agent got, renewals as well.
@@ -74,6 +76,7 @@ impl Played {
             silent: BTreeSet::new(),
             uplink_down: BTreeSet::new(),
             probes: BTreeMap::new(),
+            paths: Vec::new(),
             writes: Vec::new(),
             pin_orders: 0,
             mood: Mood::Works,
@@ -211,6 +214,9 @@ pub(super) fn agent(app: Arc<App>, played: Arc<Mutex<Played>>, vantage: VantageN
         while let Some(order) = orders.recv().await {
             match order {
                 Outbound::Task(_, task) => {
+                    if let Work::Path { address, .. } = &task.work {
+                        played.lock().unwrap().paths.push((vantage.clone(), *address));
+                    }
                     if let Some((what, times)) = probe(&task.work) {
                         played.lock().unwrap().probes.insert((vantage.clone(), what), times);
                     }

@@ -83,6 +83,11 @@ async fn an_unroutable_answer_is_pinned_and_unpinned() {
     let resolvers = &conclusion["reason"]["names"][CANARY]["resolvers"];
     assert!(resolvers.get("doh-family").is_some(), "what another resolver would give: {conclusion}");
     assert_eq!(world.count("select count(*) from plan_proof where vantage <> 'branch-kazan'").await, 0);
+    // Where the pair is lost on the way is asked once, of the one that suffers.
+    let mut paths = world.play().paths.clone();
+    paths.sort();
+    let branch: parallax_decide::names::VantageName = BRANCH.parse().unwrap();
+    assert_eq!(paths, [(branch.clone(), ip("8.6.112.0")), (branch, ip("8.47.69.0"))]);
 }
 
 #[tokio::test]

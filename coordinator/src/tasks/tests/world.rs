@@ -362,6 +362,6 @@ fn round(topology: &parallax_decide::topology::Topology, played: &mut Played, va
 pub(super) fn probe(work: &Work) -> Option<((Target, IpAddr), u32)> {
     match work {
         Work::Connect { target, address, repeat, .. } => Some(((target.clone(), *address), *repeat)),
-        Work::Resolve { .. } => None,
+        Work::Resolve { .. } | Work::Path { .. } => None,
     }
 }
