@@ -355,6 +355,13 @@ drivers: { pin: { kind: unbound, control: /run/unbound.ctl } }
     }
 
     #[test]
+    fn the_example_shows_the_defaults() {
+        assert_eq!(Local::parse(include_str!("../../deploy/local.yaml")).unwrap(), Local::default());
+        let local = Local::parse("spool_age_max: 2d\nspool_bytes_max: 262144").unwrap();
+        assert_eq!((local.spool_age_max.as_secs(), local.spool_bytes_max), (172_800, 262_144));
+    }
+
+    #[test]
     fn a_list_of_live_servers_and_a_missing_port_are_fine() {
         let local = Local::parse("live_resolver: [\"10.0.0.1\", \"[::1]:5353\"]").unwrap();
         assert_eq!(local.live_resolver, ["10.0.0.1:53".parse().unwrap(), "[::1]:5353".parse().unwrap()]);
