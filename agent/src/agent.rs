@@ -56,7 +56,7 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     if options.coordinator.len() > COORDINATORS_MAX {
         anyhow::bail!("{} coordinators are given, at most {COORDINATORS_MAX} are tried", options.coordinator.len());
     }
-    let proxy = proxy(&options, &local)?;
+    let proxy = ProxySetting::of(options.proxy.as_deref(), &local)?;
     let offset = ClockOffset::default();
     let mut identity = Identity::new(options.identity.clone());
     identity.whole().await?;
@@ -163,15 +163,6 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     }
     recorder.spool().sync();
     outcome
-}
-
-/// The owner's word on proxies: the flag, else the file.
-fn proxy(options: &Run, local: &Local) -> Result<ProxySetting, NoProxySetting> {
-    let file = local.proxy_credentials_file.as_deref();
-    match options.proxy.as_ref().or(local.proxy.as_ref()) {
-        None => Ok(ProxySetting::None),
-        Some(text) => ProxySetting::parse(text, file, |name| std::env::var(name).ok()),
-    }
 }
 
 fn dialer(options: &Run) -> Dialer {

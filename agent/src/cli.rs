@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::by_hand;
+use crate::doctor::Doctor;
 use crate::local::Local;
 use crate::uplink::address::Coordinator;
 
@@ -17,6 +18,8 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
+
+const DOCTOR_HELP: &str = "Exit codes: 0 nothing is wrong (warnings may be), 1 something is, 2 usage.";
 
 const PROBE_HELP: &str = "Exit codes: 0 the name can be used from here, 1 failed, 2 usage or configuration, 5 this machine has no way out, 6 the name cannot be used from here.";
 
@@ -37,6 +40,10 @@ pub enum Command {
     /// Says whether an endpoint is alive and does not resolve, or whether there is no path to it.
     #[command(after_help = PROBE_HELP)]
     Probe(by_hand::Probe),
+    /// Look at everything that would keep the agent from its work here: clock, DNS, way out, IPv6,
+    /// coordinator, identity, disk. Changes nothing and may run beside a running agent.
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(Doctor),
 }
 
 /// Flags of `run`.

@@ -11,7 +11,7 @@
 //!   [`uplink`] sends from there and deletes only what was acknowledged.
 //! * [`tasks`] is urgent work the coordinator asks for; [`pins`] the remedies held at this place,
 //!   journalled, re-asserted and removed at their expiry; [`proofs`] is what may be pinned at all.
-//! * [`by_hand`] is the same measuring without a coordinator, for people.
+//! * [`by_hand`] is the same measuring without a coordinator, for people; [`doctor`] looks at the machine.
 //! * [`descriptors`] says how much may be in flight. [`clock`] is the only reader of clocks, [`entropy`] the only source of randomness.
 //!
 //! Absent on purpose: judgement. The agent classifies what the operating system and the protocols
@@ -26,6 +26,7 @@ pub mod cli;
 pub mod clock;
 pub mod descriptors;
 pub mod dial;
+pub mod doctor;
 pub mod entropy;
 pub mod local;
 pub mod measured;

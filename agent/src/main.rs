@@ -7,6 +7,7 @@ use clap::Parser as _;
 use parallax_agent::agent::{exit_code, run};
 use parallax_agent::by_hand::{self, json, table, told};
 use parallax_agent::cli::{Cli, Command};
+use parallax_agent::doctor::{self, Doctor, Grade};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Longest wait for system calls in progress when everything else has ended.
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     let level = match &command {
         Command::Run(options) => LevelFilter::from(options.log),
-        Command::Probe(_) => LevelFilter::ERROR,
+        Command::Probe(_) | Command::Doctor(_) => LevelFilter::ERROR,
     };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(level).init();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
             }
         },
         Command::Probe(options) => probe(&runtime, &options),
+        Command::Doctor(options) => examine(&runtime, &options),
     };
     // A name look-up that hangs in a system call must not keep the process.
     runtime.shutdown_timeout(LEAVE_MAX);
@@ -52,11 +54,24 @@ fn probe(runtime: &tokio::runtime::Runtime, options: &by_hand::Probe) -> u8 {
         }
     };
     let text = if options.json { format!("{:#}\n", json::document(&seen)) } else { table::text(&seen) };
-    // A reader that went away (a pager, head) is no failure of the measurement.
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    print(&text);
     match told::verdict(&seen) {
         told::Verdict::Usable => 0,
         told::Verdict::NoWayOut => 5,
         told::Verdict::NotUsable => 6,
     }
+}
+
+fn examine(runtime: &tokio::runtime::Runtime, options: &Doctor) -> u8 {
+    let checks = runtime.block_on(doctor::examine(options));
+    print(&if options.json { format!("{:#}\n", doctor::document(&checks)) } else { doctor::text(&checks) });
+    match doctor::worst(&checks) {
+        Grade::Ok | Grade::Warn => 0,
+        Grade::Fail => 1,
+    }
+}
+
+/// A reader that went away (a pager, head) is no failure of the measurement.
+fn print(text: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
 }

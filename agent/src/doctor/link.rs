@@ -27,7 +27,11 @@ pub(super) fn identity(folder: &Path) -> (Check, Option<Arc<Credentials>>) {
     let life_s = credentials.validity.not_after_s.saturating_sub(credentials.validity.not_before_s);
     let found = format!("the certificate holds {} ({} days left)", credentials.validity, left_s / DAY_S);
     let check = if !credentials.validity.holds(now_s) {
-        Check::fail("identity", found, "set this machine's clock if it is wrong; else issue a new certificate on the coordinator")
+        Check::fail(
+            "identity",
+            found,
+            "set this machine's clock if it is wrong; else issue a new certificate on the coordinator",
+        )
     } else if left_s < life_s / 5 {
         Check::warn("identity", found, "issue a new certificate on the coordinator before it ends")
     } else {
@@ -38,12 +42,7 @@ pub(super) fn identity(folder: &Path) -> (Check, Option<Arc<Credentials>>) {
 
 /// Whether this coordinator is reached and proves itself. No stream is opened: a running agent of the
 /// same identity is not disturbed.
-pub(super) async fn coordinator(
-    options: &Doctor,
-    local: &Local,
-    to: &Coordinator,
-    credentials: &Credentials,
-) -> Check {
+pub(super) async fn coordinator(options: &Doctor, local: &Local, to: &Coordinator, credentials: &Credentials) -> Check {
     let proxy = match crate::uplink::proxy::ProxySetting::of(options.proxy.as_deref(), local) {
         Ok(proxy) => proxy,
         Err(error) => return Check::fail("coordinator", error.to_string(), "correct the proxy's setting"),
@@ -53,6 +52,10 @@ pub(super) async fn coordinator(
         Ok(connection) => {
             Check::ok("coordinator", format!("{to} is reached at {} and proves itself", connection.address))
         }
-        Err(trouble) => Check::fail("coordinator", format!("{to}: {trouble}"), "see the reason above; a firewall must let this machine out to it"),
+        Err(trouble) => Check::fail(
+            "coordinator",
+            format!("{to}: {trouble}"),
+            "see the reason above; a firewall must let this machine out to it",
+        ),
     }
 }

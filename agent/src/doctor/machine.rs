@@ -33,11 +33,13 @@ pub(super) fn disk(state: &Path) -> Check {
     let folder = state.display();
     if !state.exists() {
         let parent = state.ancestors().skip(1).find(|parent| parent.exists());
-        let writable = parent.is_some_and(|parent| writable(parent));
+        let writable = parent.is_some_and(writable);
         let found = format!("{folder} does not exist yet");
         return match writable {
             true => Check::ok("disk", found),
-            false => Check::fail("disk", found, format!("make it, owned by the agent's user: install -d -m 700 {folder}")),
+            false => {
+                Check::fail("disk", found, format!("make it, owned by the agent's user: install -d -m 700 {folder}"))
+            }
         };
     }
     if !writable(state) {
@@ -54,7 +56,9 @@ pub(super) fn disk(state: &Path) -> Check {
             }
             Check::ok("disk", found)
         }
-        Err(error) => Check::warn("disk", format!("the free space of {folder} cannot be read: {error}"), "look at it with df"),
+        Err(error) => {
+            Check::warn("disk", format!("the free space of {folder} cannot be read: {error}"), "look at it with df")
+        }
     }
 }
 

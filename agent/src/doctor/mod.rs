@@ -114,7 +114,11 @@ pub async fn examine(options: &Doctor) -> Vec<Check> {
             local
         }
         Err(error) => {
-            checks.push(Check::fail("owner", error.to_string(), "correct the owner's file; until then the defaults are looked at"));
+            checks.push(Check::fail(
+                "owner",
+                error.to_string(),
+                "correct the owner's file; until then the defaults are looked at",
+            ));
             Local::default()
         }
     };

@@ -12,7 +12,6 @@ use crate::assignment::{Control, Resolver, Transport, Trial};
 use crate::clock;
 use crate::probe::message::Question;
 use crate::probe::{Limits, captive, control, resolution};
-use crate::measured::What;
 use crate::site::Site;
 
 /// Well-known resolvers answer TLS for their own names everywhere; three operators, and one over IPv6.
@@ -21,8 +20,7 @@ const WELL_KNOWN: [(&str, [u8; 4], &str); 3] = [
     ("google", [8, 8, 8, 8], "dns.google"),
     ("quad9", [9, 9, 9, 9], "dns.quad9.net"),
 ];
-const WELL_KNOWN_V6: (Ipv6Addr, &str) =
-    (Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111), "one.one.one.one");
+const WELL_KNOWN_V6: (Ipv6Addr, &str) = (Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111), "one.one.one.one");
 
 /// A page that answers with status 204, as browsers and telephones ask it.
 const PORTAL_URL: &str = "http://cp.cloudflare.com/generate_204";
@@ -46,7 +44,11 @@ fn limits() -> Limits {
 pub(super) async fn dns(site: &Site) -> Check {
     let servers = site.live.servers();
     if servers.is_empty() {
-        return Check::fail("dns", "no resolver is configured here", "name one in /etc/resolv.conf, or as live_resolver in the owner's file");
+        return Check::fail(
+            "dns",
+            "no resolver is configured here",
+            "name one in /etc/resolv.conf, or as live_resolver in the owner's file",
+        );
     }
     let shown = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (Ok(live), Ok(name)) = ("live".parse(), "example.com".parse()) else {
@@ -54,7 +56,7 @@ pub(super) async fn dns(site: &Site) -> Check {
     };
     let resolver = Resolver { name: live, transport: Transport::Live };
     let measured = resolution::resolve(site, &limits(), &resolver, &Question { name, family: Family::V4 }).await;
-    let outcome = measured.what.outcome();
+    let outcome = measured.fact.outcome;
     match outcome.says() {
         Says::Works => Check::ok("dns", format!("{shown} answers for example.com")),
         Says::Fails | Says::Nothing => Check::fail(
@@ -72,7 +74,7 @@ pub(super) async fn way_out(site: &Site) -> Vec<Check> {
         .iter()
         .filter_map(|(name, address, server_name)| {
             let at = SocketAddr::new(IpAddr::from(*address), 443);
-            Some(positive(name, at, server_name)?)
+            positive(name, at, server_name)
         })
         .collect();
     let ended = join_all(controls.iter().map(|one| control::check(site, &limits, one))).await;
@@ -83,16 +85,28 @@ pub(super) async fn way_out(site: &Site) -> Vec<Check> {
     let out = if reached == outcomes.len() {
         Check::ok("egress", found)
     } else if reached > 0 {
-        Check::warn("egress", format!("{found} ({why})"), "let this machine out to TCP 443; what the agent measures here is judged with more doubt meanwhile")
+        Check::warn(
+            "egress",
+            format!("{found} ({why})"),
+            "let this machine out to TCP 443; what the agent measures here is judged with more doubt meanwhile",
+        )
     } else {
-        Check::fail("egress", format!("{found} ({why})"), "let this machine out to TCP 443, and exempt it from interception of TLS")
+        Check::fail(
+            "egress",
+            format!("{found} ({why})"),
+            "let this machine out to TCP 443, and exempt it from interception of TLS",
+        )
     };
     let six = if site.dialer.family_available(Family::V6) {
         let at = SocketAddr::new(IpAddr::V6(WELL_KNOWN_V6.0), 443);
         match positive("ipv6", at, WELL_KNOWN_V6.1) {
             Some(one) => match control::check(site, &limits, &one).await.what.outcome() {
                 outcome if outcome.says() == Says::Works => Check::ok("ipv6", "there is a way out over IPv6"),
-                outcome => Check::warn("ipv6", format!("there is an IPv6 route, and nothing is reached by it ({outcome})"), "repair IPv6 here, or take the route away; AAAA addresses are judged unusable meanwhile"),
+                outcome => Check::warn(
+                    "ipv6",
+                    format!("there is an IPv6 route, and nothing is reached by it ({outcome})"),
+                    "repair IPv6 here, or take the route away; AAAA addresses are judged unusable meanwhile",
+                ),
             },
             None => Check::ok("ipv6", "not looked at"),
         }
@@ -111,10 +125,11 @@ fn positive(name: &str, at: SocketAddr, server_name: &str) -> Option<Control> {
 pub(super) async fn captive_and_clock(site: &Site) -> (Check, Check) {
     let url = Uri::from_static(PORTAL_URL);
     let found = captive::question(site, &limits(), &url, None).await;
-    let portal = match found.outcome {
-        Outcome::HttpOk => Check::ok("portal", "no captive portal in between"),
-        outcome if outcome.says() == Says::Nothing => Check::ok("portal", format!("not looked at: it {}", outcome.meaning())),
-        outcome => Check::warn(
+    let outcome = found.outcome;
+    let portal = match outcome.says() {
+        Says::Works => Check::ok("portal", "no captive portal in between"),
+        Says::Nothing => Check::ok("portal", format!("not looked at: it {}", outcome.meaning())),
+        Says::Fails => Check::warn(
             "portal",
             format!("the captive-portal question {} ({outcome}{})", outcome.meaning(), status(found.status)),
             "sign in to the network, or let the agent out past the portal",
@@ -130,7 +145,11 @@ fn status(status: u16) -> String {
 /// The clock against what an HTTP server said.
 fn time(date_s: Option<i64>) -> Check {
     let Some(theirs) = date_s else {
-        return Check::warn("clock", "could not be compared: no HTTP server told its time", "see that a time service runs (timedatectl, chronyc tracking)");
+        return Check::warn(
+            "clock",
+            "could not be compared: no HTTP server told its time",
+            "see that a time service runs (timedatectl, chronyc tracking)",
+        );
     };
     let ours = i64::try_from(clock::unix_ms() / 1000).unwrap_or(i64::MAX);
     let off = ours.saturating_sub(theirs);

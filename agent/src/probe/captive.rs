@@ -41,11 +41,13 @@ pub struct Found {
     pub status: u16,
     /// Time to the first completed TCP handshake.
     pub tcp: Duration,
+    /// What time the server said it was, in seconds since 1970.
+    pub date_s: Option<i64>,
 }
 
 impl Found {
     fn nothing(outcome: Outcome, address: Option<IpAddr>) -> Self {
-        Self { outcome, address, status: 0, tcp: Duration::ZERO }
+        Self { outcome, address, status: 0, tcp: Duration::ZERO, date_s: None }
     }
 }
 
@@ -84,7 +86,7 @@ pub async fn question(site: &Site, limits: &Limits, url: &Uri, address: Option<I
         Ok(()) if heard.status == NOBODY_IN_BETWEEN => Outcome::HttpOk,
         Ok(()) => http_check::unexpected(&heard),
     };
-    Found { outcome, address: Some(address), status: heard.status, tcp }
+    Found { outcome, address: Some(address), status: heard.status, tcp, date_s: heard.date_s }
 }
 
 /// The host's address, or the first that may not be contacted: it says more than the others.

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, DATE, HOST, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT,
 };
 use http::uri::PathAndQuery;
 use http::{Request, Response, StatusCode};
@@ -22,6 +22,7 @@ use tokio::time::timeout_at;
 use super::trouble::trouble;
 use crate::assignment::HttpCheck;
 use crate::clock::{Instant, now};
+use crate::uplink::date;
 
 /// Most bytes of an answer in memory at once, its head included; hyper takes no less than 8 KiB.
 const BUFFER_BYTES_MAX: usize = 16 << 10;
@@ -50,6 +51,8 @@ pub struct Heard {
     pub body_bytes: u64,
     /// The server asked to be left alone for a while (RFC 9110, 10.2.3).
     pub retry_after: bool,
+    /// The server's clock (RFC 9110, 6.6.1), in seconds since 1970.
+    pub date_s: Option<i64>,
 }
 
 /// Asks what the configuration asks, and holds the answer against it.
@@ -112,6 +115,7 @@ where
         let response = answer.map_err(|_| Outcome::HttpSilent)?.map_err(|error| said(&error))?;
         heard.status = response.status().as_u16();
         heard.retry_after = response.headers().contains_key(RETRY_AFTER);
+        heard.date_s = response.headers().get(DATE).and_then(|value| value.to_str().ok()).and_then(date::http);
         let wanted = body_of(heard.status);
         body(response, wanted, patience, &mut heard.body_bytes).await
     });

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::address::Coordinator;
 use super::certificate::harmless;
 use super::date;
+use crate::local::Local;
 pub use exceptions::Exceptions;
 
 mod exceptions;
@@ -222,6 +223,18 @@ impl fmt::Debug for Proxy {
 }
 
 impl ProxySetting {
+    /// The owner's word: the flag, else the file.
+    ///
+    /// # Errors
+    /// When it is no setting.
+    pub fn of(flag: Option<&str>, local: &Local) -> Result<Self, NoProxySetting> {
+        let file = local.proxy_credentials_file.as_deref();
+        match flag.or(local.proxy.as_deref()) {
+            None => Ok(Self::None),
+            Some(text) => Self::parse(text, file, |name| std::env::var(name).ok()),
+        }
+    }
+
     /// As the owner wrote it: an URL, or the word `environment`; with a file of credentials for the former.
     ///
     /// # Errors
