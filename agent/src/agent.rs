@@ -65,6 +65,7 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     let live = LiveServers::new(local.live_resolver.clone());
     let site = Site {
         worked: Worked::open(&options.state),
+        offset: offset.clone(),
         ..Site::new(dialer(&options), Policy::new(local.allow.clone()), trust, live)
     };
     let boot = BootId::random()?;

@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// What everything but probes needs: the spool, the uplink, logs, drivers, the owner's resolver file.
+/// What everything but probes needs: the spool, the uplink, logs, drivers, the owner's resolver file, a round of controls.
 const RESERVED: u64 = 96;
 
 /// Sockets one probe may hold at once: its own four attempts.

@@ -10,6 +10,7 @@ use crate::probe::throttle::Throttle;
 use crate::probe::worked::Worked;
 use crate::proofs::Proofs;
 use crate::tls::Trust;
+use crate::uplink::offset::ClockOffset;
 
 /// The place's means.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Site {
     pub bootstrap: Bootstrap,
     /// Open connections to resolvers.
     pub pool: Pool,
+    /// How far this machine's wall clock is from the coordinator's; the uplink measures it.
+    pub offset: ClockOffset,
 }
 
 impl Site {
@@ -51,6 +54,7 @@ impl Site {
             servers: Servers::default(),
             bootstrap: Bootstrap::default(),
             pool: Pool::default(),
+            offset: ClockOffset::default(),
         }
     }
 }

@@ -193,6 +193,7 @@ impl Rounds {
 
     fn add_what_is_known(&self, control: &Control, measured: &mut Measured) {
         let What::ControlCheck(fact, kept) = &mut measured.what else { return };
+        kept.clock_offset_ms = self.site.offset.ms();
         let Some(family) = kept.address.map(Family::of) else { return };
         let mut window = self.controls.window.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(control.trial, Trial::Positive { .. }) {
