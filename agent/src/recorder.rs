@@ -106,3 +106,35 @@ impl Recorder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parallax_decide::observation::{Missed, MissedReason};
+
+    use super::*;
+    use crate::measured::What;
+    use crate::spool::{BootId, Limits};
+
+    #[tokio::test]
+    async fn what_is_recorded_wakes_its_lane_and_becomes_durable() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().to_owned(), BootId::random().unwrap(), Limits::default(), 0);
+        let recorder = Recorder::new(spool);
+        let what = What::Missed(Missed { reason: MissedReason::Busy, count: 1 }, "nodes".into());
+        recorder.record(Reason::SCHEDULED, &Measured { what, duration: Duration::ZERO });
+        recorder.appended(Lane::Urgent).await;
+        let routine = tokio::time::timeout(Duration::from_millis(10), recorder.appended(Lane::Routine)).await;
+        assert!(routine.is_err(), "nothing was recorded there");
+
+        let batch = recorder.spool().next_batch(9, 9000).unwrap().unwrap();
+        recorder.spool().acked(batch.boot, batch.lane, 1);
+        let syncing = recorder.clone();
+        let syncing = tokio::spawn(async move { syncing.keep_synced().await });
+        // The cursor is written with it.
+        let own = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+        while !own.join("cursor").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        syncing.abort();
+    }
+}

@@ -1,6 +1,7 @@
 //! The program itself: it starts on whatever its state folder holds, and SIGTERM ends it.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test says no, in its helpers too")]
+#![expect(clippy::disallowed_methods, reason = "no runtime here whose thread could be blocked")]
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use parallax_decide::observation::LossReason;
 
-use super::boot::Boot;
+use super::boot::{Boot, BootId};
 use super::lane::Lane;
-use super::log::Hole;
+use super::log::{self, Hole};
 use super::loss::Loss;
 use super::row::{Content, Row};
 use super::{Spool, disk, segment};
@@ -32,9 +32,9 @@ impl Spool {
         let limit = i64::try_from(self.now_ms).unwrap_or(i64::MAX).saturating_sub(age_max);
         for index in (0..=self.earlier.len()).rev() {
             for lane in Lane::ALL {
-                while self.newest_of_front(index, lane).is_some_and(|newest| newest < limit) {
-                    self.lose_front(index, lane, LossReason::Old);
-                }
+                while self.newest_of_front(index, lane).is_some_and(|newest| newest < limit)
+                    && self.lose_front(index, lane, LossReason::Old)
+                {}
             }
         }
         self.forget_empty();
@@ -66,9 +66,9 @@ impl Spool {
     pub(super) fn lose_oldest_of(&mut self, lane: Lane, reason: LossReason) -> bool {
         let has = |index: &usize| !self.boot(*index).logs.of(lane).segments.is_empty();
         let Some(index) = (0..=self.earlier.len()).find(has) else { return false };
-        self.lose_front(index, lane, reason);
+        let dropped = self.lose_front(index, lane, reason);
         self.forget_empty();
-        true
+        dropped
     }
 
     /// Drops the oldest segment of a lane that is not being written; little comes free with that one.
@@ -81,35 +81,39 @@ impl Spool {
 
     pub(super) fn lose_oldest_boot(&mut self) {
         for lane in Lane::ALL {
-            while self.earlier.first().is_some_and(|boot| !boot.logs.of(lane).segments.is_empty()) {
-                self.lose_front(0, lane, LossReason::Full);
-            }
+            while self.earlier.first().is_some_and(|boot| !boot.logs.of(lane).segments.is_empty())
+                && self.lose_front(0, lane, LossReason::Full)
+            {}
         }
         self.forget_empty();
     }
 
-    /// Drops the oldest segment of a lane of a boot, and counts what was not done with.
-    pub(super) fn lose_front(&mut self, index: usize, lane: Lane, reason: LossReason) {
+    /// Drops the oldest segment of a lane of a boot, and counts what was not done with. Not when the
+    /// system is too short of something to look into it: whether it was dropped.
+    pub(super) fn lose_front(&mut self, index: usize, lane: Lane, reason: LossReason) -> bool {
         let boot = self.earlier.get(index).unwrap_or(&self.running);
         let log = boot.logs.of(lane);
-        let Some(segment) = log.segments.front().copied() else { return };
+        let Some(segment) = log.segments.front().copied() else { return false };
         let path = segment::path(&boot.folder, lane, segment.first);
         if segment.last > log.acked {
-            let rows = segment::load(&path).map(|contents| contents.rows).unwrap_or_default();
-            let first = segment.first.max(log.acked.saturating_add(1));
-            let unsure = log.not_done(first, segment.last);
-            let now = i64::try_from(self.now_ms).unwrap_or(i64::MAX);
+            let rows = match segment::load(&path) {
+                Ok(contents) => contents.rows,
+                Err(error) if log::is_passing(&error) => return false,
+                Err(_) => Vec::new(),
+            };
+            let first = log.acked.saturating_add(1).min(segment.first);
             let mut lost = Loss {
                 reason,
                 boot: boot.id,
                 lane,
                 count: 0,
                 good: 0,
-                sequences: (first, segment.last),
+                sequences: (segment.first.max(log.acked.saturating_add(1)), segment.last),
                 ended_ms: (i64::MAX, i64::MIN),
             };
             let mut records = Vec::new();
-            for row in rows.iter().filter(|row| row.sequence <= segment.last && !log.is_done(row.sequence)) {
+            let here = lost.sequences.0..=segment.last;
+            for row in rows.iter().filter(|row| here.contains(&row.sequence) && !log.is_done(row.sequence)) {
                 match row.content {
                     Content::Loss(loss) => records.push(loss),
                     Content::Observation(_) => {
@@ -120,11 +124,21 @@ impl Spool {
                     }
                 }
             }
-            let unread = unsure.saturating_sub(lost.count + records.len() as u64);
-            if lost.ended_ms.0 > lost.ended_ms.1 {
-                lost.ended_ms = (0, now);
+            if lost.count == 0 {
+                lost.ended_ms = (0, i64::try_from(self.now_ms).unwrap_or(i64::MAX));
             }
-            let damaged = Loss { reason: LossReason::Damaged, count: unread, good: 0, ..lost };
+            // In it, and in files before it that are missing.
+            let read = lost.count + records.len() as u64;
+            let unread = log.not_done(lost.sequences.0, segment.last).saturating_sub(read)
+                + log.not_done(first, segment.previous);
+            let damaged = Loss {
+                reason: LossReason::Damaged,
+                count: unread,
+                good: 0,
+                sequences: (first, segment.last),
+                ended_ms: (0, lost.ended_ms.1),
+                ..lost
+            };
             self.losses.add(lost, self.now_ms);
             self.losses.add(damaged, self.now_ms);
             for record in records {
@@ -139,20 +153,38 @@ impl Spool {
             *self.writers.of_mut(lane) = None;
         }
         disk::remove_file(&path);
+        true
     }
 
     /// Writes down what was lost, and then how far the lanes are done with.
     pub(super) fn write_losses(&mut self) {
         self.losses.due = false;
-        for loss in self.losses.take() {
-            tracing::warn!(reason = loss.reason.word(), boot = %loss.boot, lane = %loss.lane, count = loss.count, "observations were lost");
-            self.number(Lane::Urgent, self.now_ms, false, Content::Loss(loss));
+        let losses = self.losses.take();
+        for loss in &losses {
+            // A spool that stays full must not fill the log as well.
+            if self.losses.is_news(self.now_ms) {
+                tracing::warn!(
+                    reason = loss.reason.word(), boot = %loss.boot, lane = %loss.lane, count = loss.count, in_all = self.losses.total,
+                    "observations were lost before the coordinator had them; it is told"
+                );
+            }
+            self.number(Lane::Urgent, self.now_ms, false, Content::Loss(*loss));
+        }
+        for loss in losses {
             let boot = self.earlier.iter_mut().chain([&mut self.running]).find(|boot| boot.id == loss.boot);
-            if let Some(cursor) = boot.and_then(|boot| boot.cursor()) {
+            if let Some(cursor) = boot.and_then(|boot| boot.cursor())
+                && !self.owes_word(loss.boot)
+            {
                 // Not yet durable; what was dropped and is not covered is found by its numbers.
                 let _ = cursor.write(false);
             }
         }
+    }
+
+    /// Whether a loss of that boot is not on disk yet: then no cursor may say that it is done with.
+    pub(super) fn owes_word(&self, boot: BootId) -> bool {
+        let of = |row: &Row| matches!(&row.content, Content::Loss(loss) if loss.boot == boot);
+        self.losses.concern(boot) || self.memory.rows(Lane::Urgent).any(of)
     }
 
     pub(super) fn unreadable(&mut self, index: usize, lane: Lane, holes: &[Hole]) {

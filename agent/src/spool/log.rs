@@ -245,7 +245,7 @@ impl Log {
 }
 
 /// Whether the system is only short of something: file handles (EMFILE, ENFILE) or memory (ENOMEM).
-fn is_passing(error: &io::Error) -> bool {
+pub(super) fn is_passing(error: &io::Error) -> bool {
     use nix::libc::{EINTR, EMFILE, ENFILE, ENOMEM};
     matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOMEM | EINTR))
 }

@@ -109,6 +109,7 @@ pub(super) struct Losses {
     pub(super) total: u64,
     /// Whether some are to be written down at once.
     pub(super) due: bool,
+    told_ms: Option<u64>,
 }
 
 impl Losses {
@@ -132,6 +133,15 @@ impl Losses {
             LossReason::Damaged => 4,
         };
         self.open.entry((loss.boot, loss.lane, reason)).and_modify(|open| open.merge(&loss)).or_insert(loss);
+    }
+
+    /// Whether the log was not told for a minute.
+    pub(super) fn is_news(&mut self, now_ms: u64) -> bool {
+        let news = self.told_ms.is_none_or(|told| now_ms >= told.saturating_add(60_000));
+        if news {
+            self.told_ms = Some(now_ms);
+        }
+        news
     }
 
     pub(super) fn is_empty(&self) -> bool {

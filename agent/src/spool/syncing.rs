@@ -69,7 +69,7 @@ impl Spool {
             }
         }
         // What was dropped must be written down as lost before a cursor says that it is done with.
-        let cursor = |boot: &Boot| Some((boot.id, boot.cursor().filter(|_| !self.losses.concern(boot.id))?));
+        let cursor = |boot: &Boot| Some((boot.id, boot.cursor().filter(|_| !self.owes_word(boot.id))?));
         let mut cursors: Vec<(BootId, Cursor)> = self.earlier.iter().filter_map(cursor).collect();
         if self.attached {
             cursors.extend(cursor(&self.running));
@@ -130,8 +130,10 @@ impl Spool {
     /// Deletes what is done with at once, for want of room. The cursors are written first, but may be
     /// lost in a power cut: then rows are taken for lost that were stored.
     pub(super) fn delete_done(&mut self) {
+        let owing: Vec<BootId> =
+            self.earlier.iter().map(|boot| boot.id).chain([self.running.id]).filter(|id| self.owes_word(*id)).collect();
         for boot in self.earlier.iter_mut().chain([&mut self.running]) {
-            if !self.losses.concern(boot.id)
+            if !owing.contains(&boot.id)
                 && let Some(cursor) = boot.cursor()
                 && cursor.write(false).is_ok()
             {

@@ -209,6 +209,53 @@ fn b57_a_backlog_above_a_lowered_cap_starts_and_tells_what_went() {
 }
 
 #[test]
+fn a_missing_file_is_counted_too_when_what_is_behind_it_is_dropped() {
+    let mut rig = filled();
+    std::fs::remove_file(rig.files().into_iter().find(|file| file.to_string_lossy().contains("routine")).unwrap())
+        .unwrap();
+    rig.limits.age_max = SPOOL_AGE_MIN;
+    rig.now_ms += 120_000;
+    rig.start();
+    let got = rig.drain();
+    assert_eq!((got.rows.len(), got.lost_in_all()), (0, URGENT + ROUTINE), "{:?}", got.losses);
+    assert!(got.lost(LossReason::Damaged) > 10 && got.lost(LossReason::Old) > 100);
+}
+
+#[test]
+fn a_system_short_of_descriptors_drops_nothing_unseen() {
+    let mut rig = Rig::small();
+    rig.append(Lane::Routine, 240, 1000);
+    faults::set(|step| (step == Step::Read).then_some(nix::libc::EMFILE));
+    rig.append(Lane::Routine, 20, 1000);
+    assert_eq!(rig.spool().lost(), 0);
+    assert!(rig.spool().next_batch(9, BYTES).is_err(), "worth trying again");
+    faults::clear();
+    rig.append(Lane::Routine, 20, 1000);
+    let got = rig.drain();
+    assert_eq!(got.rows.len() as u64 + got.lost(LossReason::Full), 280);
+    assert!(rig.disk_bytes() <= SPOOL_BYTES_MIN);
+}
+
+#[test]
+fn a_failed_fsync_begins_a_new_segment() {
+    let mut rig = Rig::new(Limits::default());
+    rig.append(Lane::Urgent, 3, 100);
+    faults::set(|step| (step == Step::Sync).then_some(nix::libc::EIO));
+    rig.spool().sync();
+    assert!(rig.spool().trouble().unwrap().contains("Input/output"));
+    rig.append(Lane::Urgent, 3, 100);
+    assert_eq!(rig.files().len(), 1, "kept in memory at first");
+    faults::clear();
+    rig.now_ms += 2000;
+    rig.append(Lane::Urgent, 1, 100);
+    assert_eq!((rig.files().len(), rig.spool().trouble()), (2, None));
+    rig.kill();
+    rig.start();
+    let got = rig.drain();
+    assert_eq!((got.numbers(1, Lane::Urgent).len(), got.lost_in_all()), (7, 0));
+}
+
+#[test]
 fn damage_while_running_costs_what_is_damaged() {
     let mut rig = Rig::new(Limits::default());
     rig.append(Lane::Urgent, 9, 100);

@@ -107,6 +107,8 @@ fn b55_a_disk_others_filled_is_used_again_when_there_is_room() {
     std::fs::remove_file(&filler).unwrap();
     wait(&mut rig, 120_000);
     assert_eq!(rig.spool().trouble(), None);
+    // The cursor waited for the record of what was lost.
+    rig.spool().sync();
     // Starting on a full disk is no different.
     rig.kill();
     let filler = fill(&mount);
