@@ -5,7 +5,7 @@
 //! * [`cli`] reads the flags, [`local`] the owner's file, [`agent`] puts the parts together.
 //! * [`assignment`] is what the coordinator wants measured, kept on disk; [`schedule`] says when;
 //!   [`rounds`] starts the probes and [`burst`] repeats a first failure at once.
-//! * [`policy`] says what may be contacted at all, [`dial`] is the only door to the network,
+//! * [`policy`] says what may be contacted at all, [`own`] what is this machine's own, [`dial`] is the only door to the network,
 //!   [`tls`] the trust; [`site`] bundles them. [`probe`] holds one file a kind of measurement.
 //! * [`measured`] is one fact with its timings; [`recorder`] numbers it into the [`spool`] on disk;
 //!   [`uplink`] sends from there and deletes only what was acknowledged.
@@ -32,6 +32,7 @@ pub mod local;
 pub mod measured;
 #[cfg(test)]
 mod netns;
+pub mod own;
 pub mod pins;
 pub mod policy;
 pub mod probe;

@@ -1,15 +1,17 @@
 //! What may be contacted. The owner's word; the coordinator cannot widen it.
 //!
-//! Only global unicast addresses, after decoding the IPv6 forms that carry an IPv4 address, and
-//! only on the owner's ports. The live resolver is exempt: it is the owner's own choice, by file
+//! Only global unicast addresses, after decoding the IPv6 forms that carry an IPv4 address, none of
+//! the networks that this machine is in itself, and only on the owner's ports. The live resolver is exempt: it is the owner's own choice, by file
 //! or by `/etc/resolv.conf`, and is never given by the coordinator.
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use ipnet::IpNet;
 use parallax_decide::address::special_purpose;
 use parallax_decide::observation::Outcome;
 
 use crate::local::Allow;
+use crate::own::Own;
 
 mod budget;
 
@@ -45,6 +47,9 @@ pub enum Denial {
     /// It is special-purpose and in no network the owner allows.
     #[error("{0} is special-purpose ({1}); to allow it add its network to allow.private in the owner's file")]
     Special(IpAddr, &'static str),
+    /// It is in a network that this machine itself is in, and in none the owner allows.
+    #[error("{0} is in this machine's own network {1}; to allow it add that to allow.private in the owner's file")]
+    Own(IpAddr, IpNet),
     /// The owner does not allow the port.
     #[error("port {0} is not allowed; add it to allow.ports in the owner's file")]
     Port(u16),
@@ -62,7 +67,7 @@ impl Denial {
     pub fn outcome(self) -> Outcome {
         match self {
             Self::Special(..) => Outcome::SpecialAddress,
-            Self::Port(_) | Self::Paths => Outcome::RefusedByPolicy,
+            Self::Own(..) | Self::Port(_) | Self::Paths => Outcome::RefusedByPolicy,
             Self::Rate(_) => Outcome::RateLimited,
         }
     }
@@ -72,6 +77,7 @@ impl Denial {
 #[derive(Debug)]
 pub struct Policy {
     allow: Allow,
+    own: Own,
     connections: Budget,
     questions: Budget,
 }
@@ -93,7 +99,7 @@ impl Policy {
             to_network: (allow.questions_per_minute, Limit::Questions),
             new_ones: (allow.new_addresses_per_hour, Limit::NewAddresses),
         });
-        Self { connections, questions, allow }
+        Self { connections, questions, own: Own::default(), allow }
     }
 
     /// Whether this address and port may be contacted in this role.
@@ -110,7 +116,6 @@ impl Policy {
         if !port_allowed {
             return Err(Denial::Port(port));
         }
-        let Some(block) = special_purpose(address) else { return Ok(()) };
         let excepted = match role {
             Role::NegativeControl => address == NEGATIVE_CONTROL,
             Role::Target | Role::Captive | Role::Resolver => false,
@@ -118,7 +123,10 @@ impl Policy {
         if excepted || self.allow.private.iter().any(|network| network.contains(&address)) {
             return Ok(());
         }
-        Err(Denial::Special(address, block))
+        if let Some(block) = special_purpose(address) {
+            return Err(Denial::Special(address, block));
+        }
+        self.own.network_of(address).map_or(Ok(()), |network| Err(Denial::Own(address, network)))
     }
 
     /// Whether the path to this address may be looked for, of a target that is tried on this port: by UDP
@@ -156,6 +164,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::netns::{inside, sh};
 
     fn policy(allow: Allow) -> Policy {
         Policy::new(allow)
@@ -213,6 +222,30 @@ mod tests {
         assert!(policy(Allow::default()).permits_path("10.0.0.1".parse().unwrap(), 443).is_err());
         let forbidden = policy(Allow { paths: false, ..Allow::default() }).permits_path(address, 443);
         assert_eq!(forbidden, Err(Denial::Paths));
+    }
+
+    #[test]
+    fn this_machines_own_networks_are_closed_unless_the_owner_opens_them() {
+        if !inside(module_path!(), "this_machines_own_networks_are_closed_unless_the_owner_opens_them") {
+            return;
+        }
+        sh("ip addr add 104.26.4.1/24 dev lo; ip addr add 2606:4700:1::1/64 dev lo nodad");
+        let closed = policy(Allow::default());
+        let permits = |policy: &Policy, address: &str| policy.permits(address.parse().unwrap(), 443, Role::Target);
+        for own in ["104.26.4.1", "104.26.4.10", "::ffff:104.26.4.10", "64:ff9b::104.26.4.10", "2606:4700:1::1111"] {
+            assert!(matches!(permits(&closed, own), Err(Denial::Own(..))), "{own}");
+            assert!(closed.permits_path(own.parse().unwrap(), 443).is_err());
+            assert!(closed.permits(own.parse().unwrap(), 443, Role::Resolver).is_err());
+        }
+        for other in ["104.26.5.10", "2606:4700:2::1111"] {
+            assert_eq!(permits(&closed, other), Ok(()));
+        }
+        let network = "104.26.4.0/24".parse().unwrap();
+        let open = policy(Allow { private: vec![network], ..Allow::default() });
+        assert_eq!(permits(&open, "104.26.4.10"), Ok(()));
+        let Err(denial) = permits(&closed, "104.26.4.10") else { panic!("permitted") };
+        assert_eq!(denial, Denial::Own("104.26.4.10".parse().unwrap(), network));
+        assert_eq!(denial.outcome(), Outcome::RefusedByPolicy);
     }
 
     #[test]
