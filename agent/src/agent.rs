@@ -34,7 +34,6 @@ use crate::uplink::expiry::Expiry;
 use crate::uplink::flight::Cut;
 use crate::uplink::identity::{Identity, IdentityError};
 use crate::uplink::known::Known;
-use crate::uplink::offset::ClockOffset;
 use crate::uplink::proxy::{NoProxySetting, ProxySetting};
 use crate::uplink::status::Status;
 use crate::uplink::timing::Timing;
@@ -57,7 +56,6 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         anyhow::bail!("{} coordinators are given, at most {COORDINATORS_MAX} are tried", options.coordinator.len());
     }
     let proxy = ProxySetting::of(options.proxy.as_deref(), &local)?;
-    let offset = ClockOffset::default();
     let mut identity = Identity::new(options.identity.clone());
     identity.whole().await?;
     let _lock = lock(&options.state)?;
@@ -121,14 +119,14 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     let _tasks_stay_open = send_tasks.clone();
     let uplink = Uplink {
         coordinators: options.coordinator.clone(),
-        connector: Connector::new(proxy, Known::open(&options.state), offset.clone()),
+        connector: Connector::new(proxy, Known::open(&options.state), recorder.clock().clone()),
         identity,
         boot,
         recorder: recorder.clone(),
         kept,
         tasks: send_tasks,
         reports,
-        status: Status::new(offset),
+        status: Status::new(recorder.clone()),
         expiry: Expiry::default(),
         cut: Cut::default(),
         timing: Timing::default(),

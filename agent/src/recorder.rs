@@ -6,8 +6,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock;
-use crate::measured::{Measured, Reason};
+use crate::measured::{ControlParticulars, Measured, Reason, What};
 use crate::spool::{Lane, Spool};
+use crate::uplink::dates::Dates;
+use crate::uplink::offset::ClockOffset;
 use crate::uplink::wire;
 use seen::Seen;
 
@@ -29,6 +31,8 @@ pub struct Recorder {
 struct Shared {
     spool: Mutex<Spool>,
     seen: Mutex<Seen>,
+    clock: ClockOffset,
+    dates: Mutex<Dates>,
     urgent: Notify,
     routine: Notify,
     unsynced: Notify,
@@ -41,6 +45,8 @@ impl Recorder {
         let shared = Shared {
             spool: Mutex::new(spool),
             seen: Mutex::default(),
+            clock: ClockOffset::default(),
+            dates: Mutex::default(),
             urgent: Notify::new(),
             routine: Notify::new(),
             unsynced: Notify::new(),
@@ -56,7 +62,9 @@ impl Recorder {
     /// As [`Self::record`], for a fact that was measured at this time of the boot-time clock.
     pub fn record_at(&self, reason: Reason, measured: &Measured, ended_ms: u64) {
         tracing::debug!(what = ?measured.what, duration_us = clock::micros(measured.duration), "measured");
-        let observation = wire::observation(reason, measured);
+        self.shared.dates.lock().unwrap_or_else(PoisonError::into_inner).saw(measured.what.outcome(), self.clock());
+        let stamped = self.stamped(measured);
+        let observation = wire::observation(reason, stamped.as_ref().unwrap_or(measured));
         let (lane, good) = {
             let mut seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.lane(reason.purpose, &measured.what)
@@ -67,6 +75,19 @@ impl Recorder {
             Lane::Routine => self.shared.routine.notify_one(),
         }
         self.shared.unsynced.notify_one();
+    }
+
+    /// A control check travels with the clock's offset at its time.
+    fn stamped(&self, measured: &Measured) -> Option<Measured> {
+        let What::ControlCheck(fact, kept) = &measured.what else { return None };
+        let kept = ControlParticulars { clock_offset_ms: self.clock().ms(), ..*kept };
+        Some(Measured { what: What::ControlCheck(fact.clone(), kept), duration: measured.duration })
+    }
+
+    /// How far this machine's clock is from the coordinator's.
+    #[must_use]
+    pub fn clock(&self) -> &ClockOffset {
+        &self.shared.clock
     }
 
     /// The spool itself.

@@ -6,8 +6,8 @@
 //!   it did not come about, [`backoff`] when to try again.
 //! * [`session`] opens one stream, [`stream`] is its life, [`heartbeat`] notices its death and
 //!   [`reply`] reads its end. [`wire`] and [`orders`] translate.
-//! * [`offset`], [`expiry`], [`clones`] watch the clock, our certificate and our identity; [`status`]
-//!   shows them.
+//! * [`offset`], [`dates`], [`expiry`], [`clones`] watch the clock, our certificate and our identity;
+//!   [`status`] shows them.
 //!
 //! A stream counts as connected only after the coordinator's first message: TLS 1.3 lets a client
 //! with a revoked certificate finish its handshake, and learn of the refusal only when it reads.
@@ -42,6 +42,7 @@ pub mod clones;
 pub mod connector;
 pub mod credentials;
 pub mod date;
+pub mod dates;
 pub mod dialling;
 pub mod expiry;
 pub mod flight;

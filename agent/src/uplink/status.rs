@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 use super::certificate::Validity;
-use super::offset::ClockOffset;
 use crate::clock::{Instant, now, since};
+use crate::recorder::Recorder;
 
 /// The uplink's state, shared. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Status {
     inner: Arc<Mutex<Inner>>,
-    offset: ClockOffset,
+    recorder: Recorder,
 }
 
 #[derive(Debug, Default)]
@@ -44,18 +44,28 @@ pub struct Snapshot {
     pub connects: u64,
     /// Observations the coordinator could not take, set aside.
     pub set_aside: u64,
+    /// Whether observations wait to be sent.
+    pub unsent: bool,
+    /// Observations that were dropped since the start.
+    pub lost: u64,
+    /// Why the disk takes no observations; `None`: it does.
+    pub disk_trouble: Option<String>,
 }
 
 impl Status {
-    /// With the shared clock offset.
+    /// Of the uplink that sends what is recorded there.
     #[must_use]
-    pub fn new(offset: ClockOffset) -> Self {
-        Self { inner: Arc::default(), offset }
+    pub fn new(recorder: Recorder) -> Self {
+        Self { inner: Arc::default(), recorder }
     }
 
     /// The state now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
+        let (unsent, lost, disk_trouble) = {
+            let spool = self.recorder.spool();
+            (spool.has_unsent(), spool.lost(), spool.trouble().map(str::to_owned))
+        };
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
             coordinator: inner.connected.as_ref().map(|(coordinator, _)| coordinator.clone()),
@@ -63,16 +73,13 @@ impl Status {
             last_ack_age_s: inner.last_ack.map(|at| since(at).as_secs()),
             trouble: inner.trouble,
             certificate_not_after_s: inner.certificate.map(|validity| validity.not_after_s),
-            clock_offset_ms: self.offset.ms(),
+            clock_offset_ms: self.recorder.clock().ms(),
             connects: inner.connects,
             set_aside: inner.set_aside,
+            unsent,
+            lost,
+            disk_trouble,
         }
-    }
-
-    /// The shared clock offset.
-    #[must_use]
-    pub fn offset(&self) -> &ClockOffset {
-        &self.offset
     }
 
     pub(super) fn connected(&self, coordinator: String) {

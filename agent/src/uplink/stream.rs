@@ -239,7 +239,7 @@ impl<'a> Stream<'a> {
             Some(coordinator_message::Message::Task(task)) => self.task(task),
             Some(coordinator_message::Message::Pong(pong)) => {
                 if let Some(sent_ms) = self.heart.answered(&pong) {
-                    self.uplink.status.offset().heard(pong.unix_ms, sent_ms);
+                    self.uplink.recorder.clock().heard(pong.unix_ms, sent_ms);
                 }
             }
             None => tracing::warn!("the coordinator sent a message this agent does not know; is the agent older?"),

@@ -22,7 +22,6 @@ use crate::measured::{ControlParticulars, Measured, Reason, What};
 use crate::spool::{Limits, Spool};
 use crate::uplink::connector::COORDINATOR_NAME;
 use crate::uplink::known::Known;
-use crate::uplink::offset::ClockOffset;
 use crate::uplink::proxy::ProxySetting;
 
 /// One session as the coordinator sees it.
@@ -219,17 +218,18 @@ impl Line {
         let boot = BootId::random().unwrap();
         let (send_tasks, tasks) = mpsc::channel(4);
         let (reports, take_reports) = mpsc::channel(4);
-        let offset = ClockOffset::default();
+        let spool = Spool::open(state.join("spool"), boot, Limits::default(), clock::boottime_ms());
+        let recorder = Recorder::new(spool);
         let uplink = Uplink {
             coordinators: to.iter().map(|one| one.parse().unwrap()).collect(),
-            connector: Connector::new(ProxySetting::None, Known::open(state), offset.clone()),
+            connector: Connector::new(ProxySetting::None, Known::open(state), recorder.clock().clone()),
             identity: Identity::new(folder),
             boot,
-            recorder: Recorder::new(Spool::open(state.join("spool"), boot, Limits::default(), clock::boottime_ms())),
+            recorder: recorder.clone(),
             kept: Arc::new(Kept::open(state)),
             tasks: send_tasks,
             reports: take_reports,
-            status: status::Status::new(offset),
+            status: status::Status::new(recorder.clone()),
             expiry: Expiry::default(),
             cut: flight::Cut::default(),
             timing: hasty(),
