@@ -1,5 +1,6 @@
 //! The way to a coordinator, below the HTTP/2 library: its addresses, a proxy, mutual TLS.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::address::Coordinator;
-use super::dialling::Dialling;
+use super::dialling::{Dialling, tcp};
 use super::identity::Credentials;
 use super::known::Known;
 use super::lookup::Lookup;
@@ -22,6 +23,7 @@ use super::timing::Timing;
 use super::trouble::Trouble;
 use super::watched::{Verdict, Watched};
 use crate::clock;
+use crate::dial::Segments;
 use crate::tls;
 
 /// The name in the coordinator's certificate, whatever its address is.
@@ -30,6 +32,9 @@ pub const COORDINATOR_NAME: &str = "parallax-coordinator";
 /// Longest wait for name look-up, TCP, proxy and TLS together, over all addresses of one coordinator.
 const CONNECT_MAX: Duration = Duration::from_secs(25);
 
+/// Most addresses that are remembered for small segments.
+const NARROW_MAX: usize = 16;
+
 /// Finds coordinators and connects to them.
 #[derive(Debug)]
 pub struct Connector {
@@ -37,6 +42,8 @@ pub struct Connector {
     known: Known,
     lookup: Lookup,
     offset: ClockOffset,
+    /// Addresses to which large packets are lost on the way, as was found out: a handful.
+    narrow: BTreeSet<SocketAddr>,
 }
 
 /// A connection on which the coordinator proved itself. Whether it takes our certificate is only
@@ -55,7 +62,7 @@ impl Connector {
     /// With the owner's word on proxies and the addresses that were good before.
     #[must_use]
     pub fn new(proxy: ProxySetting, known: Known, offset: ClockOffset) -> Self {
-        Self { proxy, known, lookup: Lookup::default(), offset }
+        Self { proxy, known, lookup: Lookup::default(), offset, narrow: BTreeSet::new() }
     }
 
     /// Connects to one coordinator.
@@ -88,10 +95,18 @@ impl Connector {
         let proxy = self.proxy.to(to).cloned();
         let target = proxy.as_ref().map_or(to, |proxy| &proxy.at);
         let (key, addresses) = (target.to_string(), self.addresses(target, worst).await);
-        let mut dialling = Dialling::new(addresses);
+        let mut dialling = Dialling::new(addresses, self.narrow.clone());
         while let Some((address, outcome)) = dialling.next().await {
             let secured = match outcome {
-                Ok(stream) => self.secured(stream, address, (to, proxy.as_ref()), with, tls_max).await,
+                Ok(stream) => {
+                    let secured = self.secured(stream, address, (to, proxy.as_ref()), with, tls_max).await;
+                    match secured {
+                        Err(Trouble::TlsHangs(_)) if !self.narrow.contains(&address) => {
+                            self.narrowly(address, (to, proxy.as_ref()), with, tls_max).await
+                        }
+                        secured => secured,
+                    }
+                }
                 Err(error) => Err(unreachable(address, &error, proxy.as_ref())),
             };
             match secured {
@@ -126,6 +141,33 @@ impl Connector {
             }
         }
         addresses
+    }
+
+    /// Once more with small segments: where that works, large packets are lost on the way.
+    async fn narrowly(
+        &mut self,
+        address: SocketAddr,
+        to: (&Coordinator, Option<&Proxy>),
+        with: &Credentials,
+        tls_max: Duration,
+    ) -> Result<Connection, Trouble> {
+        let stream = tcp(address, Segments::Small).await.map_err(|_| Trouble::TlsHangs(address))?;
+        let secured = self.secured(stream, address, to, with, tls_max).await;
+        if secured.is_ok() {
+            self.lost_large_packets(address);
+        }
+        secured
+    }
+
+    /// Large packets seem to be lost on the way to this address: from now on small segments are used.
+    pub fn lost_large_packets(&mut self, address: SocketAddr) {
+        if self.narrow.len() < NARROW_MAX && self.narrow.insert(address) {
+            tracing::warn!(
+                reason = "small_segments",
+                %address,
+                "large packets seem to be lost on the way to the coordinator (path MTU); small segments are used there from now on, which costs a little; lower the MTU of this machine's interface, or have ICMP \"fragmentation needed\" let through"
+            );
+        }
     }
 
     async fn secured(

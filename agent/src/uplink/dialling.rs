@@ -1,7 +1,7 @@
 //! Tries the addresses of a coordinator, the next one a moment after the last (RFC 8305, "happy
 //! eyeballs"): a dead address costs that moment and not the whole deadline.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout};
 
 use crate::clock::{Instant, now};
-use crate::dial::Dialer;
+use crate::dial::{Dialer, Segments};
 
 /// An address has this much time alone before the next one is tried too (RFC 8305, 5: 250 ms).
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -26,13 +26,15 @@ pub struct Dialling {
     waiting: VecDeque<SocketAddr>,
     running: FuturesUnordered<BoxFuture<'static, (SocketAddr, io::Result<TcpStream>)>>,
     next_at: Instant,
+    /// Addresses behind a path that loses large packets.
+    narrow: BTreeSet<SocketAddr>,
 }
 
 impl Dialling {
-    /// Will try these, in this order.
+    /// Will try these, in this order; those among `narrow` with small segments.
     #[must_use]
-    pub fn new(addresses: Vec<SocketAddr>) -> Self {
-        Self { waiting: addresses.into(), running: FuturesUnordered::new(), next_at: now() }
+    pub fn new(addresses: Vec<SocketAddr>, narrow: BTreeSet<SocketAddr>) -> Self {
+        Self { waiting: addresses.into(), running: FuturesUnordered::new(), next_at: now(), narrow }
     }
 
     /// The next address whose attempt ended; `None` when all have. Those that are still on their
@@ -58,12 +60,19 @@ impl Dialling {
     fn start(&mut self) {
         self.next_at = now() + HEAD_START;
         if let Some(address) = self.waiting.pop_front() {
-            self.running.push(Box::pin(async move {
-                let tried = timeout(TCP_MAX, Dialer::direct().tcp(address)).await;
-                (address, tried.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())))
-            }));
+            let segments = if self.narrow.contains(&address) { Segments::Small } else { Segments::Usual };
+            self.running.push(Box::pin(async move { (address, tcp(address, segments).await) }));
         }
     }
+}
+
+/// One TCP connection, within its deadline.
+///
+/// # Errors
+/// What the kernel said, or that time was up.
+pub async fn tcp(address: SocketAddr, segments: Segments) -> io::Result<TcpStream> {
+    let tried = timeout(TCP_MAX, Dialer::direct().tcp_in(segments, address)).await;
+    tried.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 #[cfg(test)]
@@ -76,7 +85,7 @@ mod tests {
         let (silent, _held) = silent_port().await;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let alive = listener.local_addr().unwrap();
-        let mut dialling = Dialling::new(vec![silent, refused_port(), alive]);
+        let mut dialling = Dialling::new(vec![silent, refused_port(), alive], BTreeSet::new());
         let mut ended = Vec::new();
         while let Some((address, outcome)) = dialling.next().await {
             ended.push((address, outcome.is_ok()));
@@ -90,11 +99,11 @@ mod tests {
 
     #[tokio::test]
     async fn when_all_are_dead_each_is_told_and_then_no_more() {
-        let mut dialling = Dialling::new(vec![refused_port(), refused_port()]);
+        let mut dialling = Dialling::new(vec![refused_port(), refused_port()], BTreeSet::new());
         for _ in 0..2 {
             assert_eq!(dialling.next().await.unwrap().1.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         }
         assert!(dialling.next().await.is_none());
-        assert!(Dialling::new(Vec::new()).next().await.is_none());
+        assert!(Dialling::new(Vec::new(), BTreeSet::new()).next().await.is_none());
     }
 }

@@ -185,6 +185,8 @@ impl Uplink {
             }
             Ok(Err(status)) => return refused_or_lost(&status, Duration::ZERO, false),
             Err(_) => {
+                // It may also be overloaded; then small segments do no harm.
+                self.connector.lost_large_packets(address);
                 let why = format!(
                     "TLS stands, but the coordinator did not greet within {} s: it is overloaded, or large packets are lost on the way (path MTU)",
                     self.timing.greeting_max.as_secs()

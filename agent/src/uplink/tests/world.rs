@@ -207,3 +207,25 @@ fn b38_a_path_that_loses_large_packets_is_hinted_at_in_either_direction() {
         }
     });
 }
+
+#[test]
+fn b38_a_path_that_loses_large_packets_is_passed_with_small_segments() {
+    inside(concat!(module_path!(), "::b38_a_path_that_loses_large_packets_is_passed_with_small_segments"), async {
+        let authority = Authority::new();
+        let (folder, store) = (tempfile::tempdir().unwrap(), Store::default());
+        let rig = place(&authority).await;
+        let _resolver = Resolver::start(folder.path(), Says::Addresses(vec![FIRST])).await;
+        store.serve(rig);
+        for (rows, port) in [(5, "sport"), (10, "dport")] {
+            swallow(&format!("tcp {port} 8443 meta length > 620 drop"));
+            let state = tempfile::tempdir().unwrap();
+            let mut line = Line::new(state.path(), &authority, &authority, &[NAME.to_owned()]);
+            line.uplink.timing.greeting_max = Duration::from_secs(1);
+            line.uplink.timing.keepalive_every = Duration::from_secs(5);
+            let agent = line.run();
+            agent.record(5);
+            store.holds(rows).await;
+            agent.stop().await;
+        }
+    });
+}
