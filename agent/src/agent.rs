@@ -59,17 +59,17 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     let mut identity = Identity::new(options.identity.clone());
     identity.whole().await?;
     let _lock = lock(&options.state)?;
-    let trust = Trust::load(local.tls_roots.as_deref())?;
-    let live = LiveServers::new(local.live_resolver.clone());
-    let site = Site {
-        worked: Worked::open(&options.state),
-        offset: offset.clone(),
-        ..Site::new(dialer(&options), Policy::new(local.allow.clone()), trust, live)
-    };
     let boot = BootId::random()?;
     let limits = Limits { bytes_max: local.spool_bytes_max, age_max: local.spool_age_max };
     let spool = Spool::open(options.state.join("spool"), boot, limits, clock::boottime_ms());
     let recorder = Recorder::new(spool);
+    let trust = Trust::load(local.tls_roots.as_deref())?;
+    let live = LiveServers::new(local.live_resolver.clone());
+    let site = Site {
+        worked: Worked::open(&options.state),
+        offset: recorder.clock().clone(),
+        ..Site::new(dialer(&options), Policy::new(local.allow.clone()), trust, live)
+    };
     let kept = Arc::new(Kept::open(&options.state));
     let pins = match &local.drivers.pin {
         None => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock;
-use crate::measured::{ControlParticulars, Measured, Reason, What};
+use crate::measured::{Measured, Reason};
 use crate::spool::{Lane, Spool};
 use crate::uplink::dates::Dates;
 use crate::uplink::offset::ClockOffset;
@@ -63,8 +63,7 @@ impl Recorder {
     pub fn record_at(&self, reason: Reason, measured: &Measured, ended_ms: u64) {
         tracing::debug!(what = ?measured.what, duration_us = clock::micros(measured.duration), "measured");
         self.shared.dates.lock().unwrap_or_else(PoisonError::into_inner).saw(measured.what.outcome(), self.clock());
-        let stamped = self.stamped(measured);
-        let observation = wire::observation(reason, stamped.as_ref().unwrap_or(measured));
+        let observation = wire::observation(reason, measured);
         let (lane, good) = {
             let mut seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.lane(reason.purpose, &measured.what)
@@ -75,13 +74,6 @@ impl Recorder {
             Lane::Routine => self.shared.routine.notify_one(),
         }
         self.shared.unsynced.notify_one();
-    }
-
-    /// A control check travels with the clock's offset at its time.
-    fn stamped(&self, measured: &Measured) -> Option<Measured> {
-        let What::ControlCheck(fact, kept) = &measured.what else { return None };
-        let kept = ControlParticulars { clock_offset_ms: self.clock().ms(), ..*kept };
-        Some(Measured { what: What::ControlCheck(fact.clone(), kept), duration: measured.duration })
     }
 
     /// How far this machine's clock is from the coordinator's.
