@@ -168,17 +168,19 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Makes a new, empty segment file, open for appending.
+    /// Makes a new segment file without rows, open for appending.
     ///
     /// # Errors
     /// What the disk said; no file is left behind then.
     pub(super) fn create(folder: &Path, head: Head) -> io::Result<(Self, File)> {
         let path = path(folder, head.lane, head.first);
         disk::fault(disk::Step::Create)?;
-        let mut file = File::options().append(true).create_new(true).open(&path)?;
+        // One of that name is left of a try that failed: nothing but part of a head.
+        let mut file = File::options().append(true).create(true).open(&path)?;
+        file.set_len(0)?;
         disk::append(&mut file, &head.to_bytes()).inspect_err(|_| {
             // Empty, so nothing is lost with it; a full disk must not be filled with these.
-            let _ = std::fs::remove_file(&path);
+            disk::remove_file(&path);
         })?;
         let last = head.first.saturating_sub(1);
         Ok((Self { first: head.first, previous: head.previous, last, bytes: HEAD_BYTES, newest_ms: None }, file))
@@ -218,8 +220,9 @@ pub(super) fn bytes_from(path: &Path, offset: u64, end: u64) -> io::Result<Vec<u
     disk::fault(disk::Step::Read)?;
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(offset))?;
-    let mut bytes = Vec::new();
-    file.take(end.saturating_sub(offset).min(READ_BYTES_MAX)).read_to_end(&mut bytes)?;
+    let length = end.saturating_sub(offset).min(READ_BYTES_MAX);
+    let mut bytes = Vec::with_capacity(length as usize);
+    file.take(length).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -92,3 +92,24 @@ fn a_spool_that_cannot_be_opened_works_from_memory_and_moves_to_disk_when_it_can
     assert_eq!(spool.trouble(), None);
     assert_eq!(spool.next_batch(9, BYTES).unwrap().unwrap().rows.len(), 1);
 }
+
+#[test]
+fn a_segment_that_could_neither_be_begun_nor_taken_back_is_begun_again() {
+    let mut rig = Rig::new(Limits::default());
+    rig.append(Lane::Urgent, 1, 100);
+    // The first write to a new file fails, and so does deleting it.
+    let mut created = false;
+    faults::set(move |step| {
+        let fails = created && matches!(step, Step::Append | Step::Remove);
+        created |= step == Step::Create;
+        fails.then_some(EIO)
+    });
+    rig.append(Lane::Routine, 2, 100);
+    assert!(rig.spool().trouble().is_some());
+    faults::clear();
+    wait(&mut rig, 2000);
+    assert_eq!(rig.spool().trouble(), None);
+    rig.kill();
+    rig.start();
+    assert_eq!(rig.drain().numbers(1, Lane::Routine), [1, 2]);
+}
