@@ -4,7 +4,7 @@
 //! The age of a stored fact comes from the boot-time clock, which also counts while the machine
 //! sleeps: what was measured before a suspension cannot look fresh after it. The wall clock is
 //! read for three things only: the phase of the schedule, the expiry of pins across restarts,
-//! and the validity times of certificates.
+//! and the validity times of certificates and signatures.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -7,6 +7,7 @@ use crate::probe::live::LiveServers;
 use crate::probe::plain::Servers;
 use crate::probe::pool::Pool;
 use crate::probe::throttle::Throttle;
+use crate::probe::validation::Validator;
 use crate::probe::worked::Worked;
 use crate::proofs::Proofs;
 use crate::tls::Trust;
@@ -37,6 +38,8 @@ pub struct Site {
     pub pool: Pool,
     /// How far this machine's wall clock is from the coordinator's; the uplink measures it.
     pub offset: ClockOffset,
+    /// Validates signed answers.
+    pub validator: Validator,
 }
 
 impl Site {
@@ -55,6 +58,7 @@ impl Site {
             bootstrap: Bootstrap::default(),
             pool: Pool::default(),
             offset: ClockOffset::default(),
+            validator: Validator::default(),
         }
     }
 }

@@ -3,11 +3,10 @@
 //!
 //! [`connection`] tries an address, [`tried`] one for a target; [`http_check`] asks over HTTP what
 //! such a target is asked. [`control`] tries the vantage itself, with the question of [`captive`].
-//! [`resolution`] asks a resolver a question by [`ask`], and [`endpoint`] asks a resolver's endpoint
-//! cold and names the stage that failed; both put questions to a [`channel`] that speaks [`plain`],
+//! [`resolution`] asks a resolver a question by [`ask`], and [`validation`] may check what it said;
+//! [`endpoint`] asks a resolver's endpoint cold and names the stage that failed; both put questions to a [`channel`] that speaks [`plain`],
 //! [`dot`] or [`doh`]. [`throttle`] knows who wants to be left alone, [`worked`] who has ever worked
-//! from here. [`message`] builds and reads
-//! DNS messages, [`live`] finds the live resolver's servers, [`trouble`] names kernel errors,
+//! from here. [`message`] builds and reads DNS messages, [`live`] finds the live resolver's servers, [`trouble`] names kernel errors,
 //! [`icmp`] what routers and hosts say; [`path`] finds the way to an address by them.
 //!
 //! Endpoint checks and the tries of addresses open a connection each, on purpose: handshakes are what
@@ -34,6 +33,7 @@ pub mod resolution;
 pub mod throttle;
 pub mod tried;
 pub mod trouble;
+pub mod validation;
 pub mod worked;
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parallax_decide::observation::Resolution;
+use parallax_decide::observation::{Outcome, Resolution};
 
 use super::Limits;
 use super::ask::{Asked, ask};
@@ -71,6 +71,19 @@ impl Resolved {
         }
         let recorder = recorder.clone();
         tokio::spawn(async move { recorder.record_at(reason, &self.finish().await, ended_ms) });
+    }
+
+    /// Adds own validation, where there is something to validate: what was answered, or a failure that
+    /// bad signatures may explain.
+    pub async fn validate(&mut self, site: &Site, limits: &Limits, resolver: &Resolver) {
+        let worth = matches!(
+            self.fact.outcome,
+            Outcome::Answered | Outcome::Empty | Outcome::DanglingCname | Outcome::Nxdomain | Outcome::Servfail
+        );
+        if worth {
+            let server = self.kept.server;
+            self.kept.validation = Some(site.validator.validate(site, limits, resolver, &self.fact, server).await);
+        }
     }
 
     /// Listens to the end; the whole of what was measured.

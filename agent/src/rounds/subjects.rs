@@ -91,7 +91,7 @@ impl Rounds {
             let Some(resolved) = ended else { continue };
             let resolution = resolved.fact.clone();
             // Its socket may go on listening for a while; the addresses are tried at once.
-            resolved.record(&self.recorder, Reason::SCHEDULED);
+            self.record(assignment, canary, resolved);
             if resolution.outcome != Outcome::Answered {
                 continue;
             }
@@ -110,6 +110,17 @@ impl Rounds {
             }
         }
         expires
+    }
+
+    /// Records a resolution: with own validation where the canary asks for it, which delays nothing else.
+    fn record(self: &Arc<Self>, assignment: &Arc<Assignment>, canary: &Canary, mut resolved: Resolved) {
+        let resolver = assignment.resolver(&resolved.fact.resolver).filter(|_| canary.validate).cloned();
+        let Some(resolver) = resolver else { return resolved.record(&self.recorder, Reason::SCHEDULED) };
+        let (rounds, assignment) = (Arc::clone(self), Arc::clone(assignment));
+        tokio::spawn(Box::pin(async move {
+            resolved.validate(&rounds.site, &assignment.schedule.limits, &resolver).await;
+            resolved.record(&rounds.recorder, Reason::SCHEDULED);
+        }));
     }
 
     /// One node.

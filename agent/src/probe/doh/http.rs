@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Request;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::{http1, http2};
@@ -16,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-use super::request::request;
+use super::request::{request, request_of};
 use super::response::body;
 use super::{DohEndpoint, Form, HttpVersion, json};
 use crate::clock::{now, since};
@@ -188,21 +189,41 @@ impl Http {
         question: &Question,
         trace: &mut Trace,
     ) -> Result<Bytes, Outcome> {
+        let version = self.version();
+        self.send(endpoint, request(endpoint, question, version)?, trace).await
+    }
+
+    /// Puts a message that is written already to the server; the body of its answer.
+    ///
+    /// # Errors
+    /// How it failed; [`Outcome::OwnTrouble`] where the endpoint takes no messages.
+    pub async fn exchange_message(&mut self, endpoint: &DohEndpoint, message: Vec<u8>) -> Result<Bytes, Outcome> {
+        let request = request_of(endpoint, message, self.version())?;
+        self.send(endpoint, request, &mut Trace::default()).await
+    }
+
+    fn version(&self) -> HttpVersion {
+        match self.sender {
+            Sender::Http1(_) => HttpVersion::Http1,
+            Sender::Http2(_) => HttpVersion::Http2,
+        }
+    }
+
+    async fn send(
+        &mut self,
+        endpoint: &DohEndpoint,
+        request: Request<Full<Bytes>>,
+        trace: &mut Trace,
+    ) -> Result<Bytes, Outcome> {
         let sent = match &mut self.sender {
-            Sender::Http1(sender) => {
-                let request = request(endpoint, question, HttpVersion::Http1)?;
-                match sender.ready().await {
-                    Ok(()) => sender.send_request(request).await,
-                    Err(error) => Err(error),
-                }
-            }
-            Sender::Http2(sender) => {
-                let request = request(endpoint, question, HttpVersion::Http2)?;
-                match sender.ready().await {
-                    Ok(()) => sender.send_request(request).await,
-                    Err(error) => Err(error),
-                }
-            }
+            Sender::Http1(sender) => match sender.ready().await {
+                Ok(()) => sender.send_request(request).await,
+                Err(error) => Err(error),
+            },
+            Sender::Http2(sender) => match sender.ready().await {
+                Ok(()) => sender.send_request(request).await,
+                Err(error) => Err(error),
+            },
         };
         match sent {
             Ok(response) => body(response, endpoint.form, trace).await,

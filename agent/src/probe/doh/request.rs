@@ -24,13 +24,8 @@ pub(super) fn request(
     version: HttpVersion,
 ) -> Result<Request<Full<Bytes>>, Outcome> {
     let message = || question.message(0, true).ok_or(Outcome::OwnTrouble);
-    let (post, path, body, accept) = match endpoint.form {
-        Form::WirePost => (true, path(&endpoint.url, None)?, message()?, DNS_MESSAGE),
-        Form::WireGet => {
-            // Without padding (RFC 8484, 6): some services refuse '='.
-            let query = format!("dns={}", URL_SAFE_NO_PAD.encode(message()?));
-            (false, path(&endpoint.url, Some(&query))?, Vec::new(), DNS_MESSAGE)
-        }
+    let parts = match endpoint.form {
+        Form::WirePost | Form::WireGet => of_message(endpoint, message()?)?,
         Form::Json => {
             let rtype = match question.family {
                 Family::V4 => "A",
@@ -38,9 +33,48 @@ pub(super) fn request(
             };
             // A name of ours holds no character that means something in a URL.
             let query = format!("name={}&type={rtype}", question.name);
-            (false, path(&endpoint.url, Some(&query))?, Vec::new(), DNS_JSON)
+            Parts { post: false, path: path(&endpoint.url, Some(&query))?, body: Vec::new(), accept: DNS_JSON }
         }
     };
+    build(endpoint, parts, version)
+}
+
+/// The request for a message that is written already.
+///
+/// # Errors
+/// [`Outcome::OwnTrouble`] where the endpoint takes none, or for a URL that cannot be asked for.
+pub(super) fn request_of(
+    endpoint: &DohEndpoint,
+    message: Vec<u8>,
+    version: HttpVersion,
+) -> Result<Request<Full<Bytes>>, Outcome> {
+    build(endpoint, of_message(endpoint, message)?, version)
+}
+
+struct Parts {
+    post: bool,
+    path: PathAndQuery,
+    body: Vec<u8>,
+    accept: &'static str,
+}
+
+fn of_message(endpoint: &DohEndpoint, message: Vec<u8>) -> Result<Parts, Outcome> {
+    match endpoint.form {
+        Form::WirePost => {
+            Ok(Parts { post: true, path: path(&endpoint.url, None)?, body: message, accept: DNS_MESSAGE })
+        }
+        Form::WireGet => {
+            // Without padding (RFC 8484, 6): some services refuse '='.
+            let query = format!("dns={}", URL_SAFE_NO_PAD.encode(message));
+            let path = path(&endpoint.url, Some(&query))?;
+            Ok(Parts { post: false, path, body: Vec::new(), accept: DNS_MESSAGE })
+        }
+        Form::Json => Err(Outcome::OwnTrouble),
+    }
+}
+
+fn build(endpoint: &DohEndpoint, parts: Parts, version: HttpVersion) -> Result<Request<Full<Bytes>>, Outcome> {
+    let Parts { post, path, body, accept } = parts;
     let authority = endpoint.url.authority().ok_or(Outcome::OwnTrouble)?;
     let builder = if post { Request::post("/") } else { Request::get("/") };
     let builder = match version {
