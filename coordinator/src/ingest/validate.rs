@@ -122,7 +122,7 @@ fn observation(wire: &v1::Observation, boot: Uuid, context: Context<'_>) -> Resu
         Some(v1::observation::Fact::EndpointCheck(one)) => check::endpoint_check(one, topology)?,
         Some(v1::observation::Fact::ControlCheck(one)) => check::control_check(one, topology)?,
         Some(v1::observation::Fact::Path(one)) => record::path(one)?,
-        Some(v1::observation::Fact::Loss(one)) => record::loss(one, current.then_some(boot))?,
+        Some(v1::observation::Fact::Loss(one)) => record::loss(one, current)?,
         Some(v1::observation::Fact::Missed(one)) => record::missed(one, topology)?,
         None => return Err(("no_fact", "an observation without a fact of a known kind".to_owned())),
     };

@@ -4,7 +4,6 @@ use parallax_decide::observation::{Fact, Loss, LossReason, Missed, Path};
 use parallax_decide::topology::Topology;
 use parallax_proto::{HOPS_MAX, v1};
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
 use super::field::{
     address, address_or_none, at_most, control, keep, node, not_assigned, port, resolver, times, watched_name,
@@ -43,8 +42,9 @@ pub(super) fn path(wire: &v1::Path) -> Result<Taken, Fault> {
     Ok(Taken::new(Fact::Path(Path { address: address(&wire.address)?, outcome, last_hop }), detail))
 }
 
-/// `current`: the start that said hello, when the batch is of it: the ages are by its clock.
-pub(super) fn loss(wire: &v1::Loss, current: Option<Uuid>) -> Result<Taken, Fault> {
+/// `current`: whether the batch is of the start that said hello: only then are its ages by a clock that
+/// still runs.
+pub(super) fn loss(wire: &v1::Loss, current: bool) -> Result<Taken, Fault> {
     let reason = words::loss_reason(wire.reason)?;
     let lane = words::lane(wire.lane)?;
     let boot = boot_id(&wire.boot_id)?;
@@ -77,8 +77,7 @@ pub(super) fn loss(wire: &v1::Loss, current: Option<Uuid>) -> Result<Taken, Faul
         detail.insert(key.to_owned(), value);
     }
     let fact = Fact::Loss(Loss { reason, count: wire.count });
-    // Ages of an earlier start are by another clock.
-    let known = current == Some(boot) && !unknown;
+    let known = current && !unknown;
     let lost_ago = known.then(|| (age_of(wire.first_age_ms), age_of(wire.last_age_ms)));
     Ok(Taken { fact, detail, lost_ago })
 }

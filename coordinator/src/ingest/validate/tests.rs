@@ -200,9 +200,13 @@ fn a_path_a_loss_and_missed_rounds_are_taken_with_their_particulars() {
     let found = taken(v1::observation::Fact::Loss(loss()));
     assert_eq!(found.detail["first_sequence"], 5);
     assert!(found.lost_ago.is_some_and(|(first, last)| first.as_millis() == 9000 && last.as_millis() == 4000));
-    // What an earlier start numbered is as old as nobody knows.
-    let earlier = v1::Loss { boot_id: "f".repeat(32), ..loss() };
-    assert_eq!(taken(v1::observation::Fact::Loss(earlier)).lost_ago, None);
+    // The ages of a batch of an earlier start are by a clock that is gone.
+    let config = testing::example();
+    let context = Context { vantage: VantageId(1), boot: Uuid::from_u128(7), topology: &config.topology };
+    let observations = vec![observed(v1::observation::Fact::Loss(loss()))];
+    let earlier = v1::Batch { boot_id: BOOT.to_owned(), observations, lane: v1::Lane::Urgent.into() };
+    let checked = batch(&earlier, context).unwrap();
+    assert_eq!(checked.items[0].content.as_ref().unwrap().lost_ago, None);
     // Damage may have taken the numbers as well.
     let damaged =
         v1::Loss { reason: v1::LossReason::Damaged.into(), first_sequence: 0, last_sequence: 0, count: 0, ..loss() };
