@@ -73,7 +73,8 @@ impl Default for Local {
 pub struct Allow {
     /// TCP ports of targets and controls. Resolvers may besides use 53, 443 and 853.
     pub ports: Vec<u16>,
-    /// Special-purpose networks that may be contacted after all, as CIDRs.
+    /// Special-purpose networks, and networks of this machine itself, that may be contacted after all, as
+    /// CIDRs.
     pub private: Vec<ipnet::IpNet>,
     /// Whether the path to a target may be looked for: at most 100 small UDP packets to its ports from
     /// 33434 on, and few large ones.

@@ -32,6 +32,8 @@ pub struct Own {
 struct Held {
     read_at: Option<Instant>,
     networks: Vec<IpNet>,
+    /// That they cannot be read was said: once, and not each minute.
+    complained: bool,
 }
 
 impl Own {
@@ -57,9 +59,16 @@ impl Held {
         }
         self.read_at = Some(now);
         match networks() {
-            Ok(networks) => self.networks = networks,
+            Ok(networks) => (self.networks, self.complained) = (networks, false),
             Err(error) => {
-                tracing::warn!(%error, "cannot read this machine's own addresses; those read last stay refused");
+                if !std::mem::replace(&mut self.complained, true) {
+                    tracing::warn!(
+                        %error,
+                        networks = self.networks.len(),
+                        "cannot read this machine's own addresses, only the networks read before are left alone; let \
+                         the service use AF_NETLINK sockets (RestrictAddressFamilies of systemd.exec(5))"
+                    );
+                }
             }
         }
     }
