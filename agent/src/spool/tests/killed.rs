@@ -114,7 +114,8 @@ fn kill_9_at_any_moment_loses_nothing_that_was_appended() {
         let mut got: std::collections::BTreeMap<(u128, Lane), Vec<u64>> = std::collections::BTreeMap::new();
         while let Some(batch) = spool.next_batch(500, BYTES).unwrap() {
             for row in &batch.rows {
-                let Content::Observation(bytes) = &row.content else { panic!("seed {seed}: {row:?}") };
+                // A record of an earlier look: of a row that was torn.
+                let Content::Observation(bytes) = &row.content else { continue };
                 assert_eq!(u64::from_le_bytes(*bytes.first_chunk().unwrap()), row.sequence);
                 got.entry((batch.boot.0, batch.lane)).or_default().push(row.sequence);
             }
