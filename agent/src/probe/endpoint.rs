@@ -14,6 +14,7 @@ use tokio::time::timeout_at;
 
 use super::ask::{Trace, allowance, learn};
 use super::channel::Channel;
+use super::doh::{DohEndpoint, Form};
 use super::message::{Question, Reply};
 use super::remark::add;
 use super::{Limits, dot};
@@ -89,7 +90,14 @@ pub async fn check(site: &Site, limits: &Limits, resolver: &Resolver, questions:
     if known.is_err() {
         learn(site, resolver, outcome, &trace);
     }
-    remember(site, resolver, outcome, worked_before, &trace);
+    if outcome == Outcome::Answered {
+        site.worked.note(resolver);
+    }
+    // What follows is about the configuration and no part of the measurement.
+    let duration = since(start);
+    if outcome == Outcome::HttpUnsupported && !worked_before && site.worked.tells(resolver) {
+        run.misconfigured(&questions.known, &mut trace).await;
+    }
     let fact = EndpointCheck {
         resolver: resolver.name.clone(),
         address: trace.address,
@@ -106,32 +114,15 @@ pub async fn check(site: &Site, limits: &Limits, resolver: &Resolver, questions:
         certificate: trace.certificate,
         remark: trace.remark,
     };
-    Measured { what: What::EndpointCheck(fact, kept), duration: since(start) }
+    Measured { what: What::EndpointCheck(fact, kept), duration }
 }
 
 fn outcome(ended: Result<Reply, Outcome>) -> Outcome {
     ended.map_or_else(|outcome| outcome, |reply| reply.outcome)
 }
 
-/// Remembers whether it works, and tells of an endpoint that never took what it is asked.
-fn remember(site: &Site, resolver: &Resolver, outcome: Outcome, worked_before: bool, trace: &Trace) {
-    if outcome == Outcome::Answered {
-        site.worked.note(resolver);
-    }
-    if outcome == Outcome::HttpUnsupported
-        && !worked_before
-        && let Transport::Doh(endpoint) = &resolver.transport
-        && site.worked.tells(resolver)
-    {
-        tracing::warn!(
-            resolver = %resolver.name, url = %endpoint.url, status = trace.http_status,
-            "this endpoint never took what it is asked ({}); its configuration is wrong: choose another format or method for it, or correct the path of its URL",
-            endpoint.form.keys()
-        );
-    }
-}
-
 /// One check under way.
+#[derive(Clone, Copy)]
 struct Run<'a> {
     site: &'a Site,
     limits: &'a Limits,
@@ -175,6 +166,32 @@ impl Run<'_> {
         let mut second = Trace::default();
         let again = dot::secured_in(Segments::Small, self.site, tls, server, name, self.limits, &mut second);
         timeout_at(self.deadline, Box::pin(again)).await.is_ok_and(|stream| stream.is_ok())
+    }
+
+    /// Tells, once, of an endpoint that never took what it is asked, and which form it does take.
+    async fn misconfigured(&self, known: &Question, trace: &mut Trace) {
+        let Transport::Doh(endpoint) = &self.resolver.transport else { return };
+        let mut takes = Vec::new();
+        for form in [Form::WirePost, Form::WireGet, Form::Json] {
+            if form == endpoint.form {
+                continue;
+            }
+            let transport = Transport::Doh(DohEndpoint { form, ..endpoint.clone() });
+            let other = Resolver { name: self.resolver.name.clone(), transport };
+            let run = Run { resolver: &other, ..*self };
+            if Box::pin(run.cold(known, &mut Trace::default())).await.0.is_ok() {
+                takes.push(form.keys());
+            }
+        }
+        let advice = match takes.as_slice() {
+            [] => "it takes no other form either; correct the path of its URL".to_owned(),
+            takes => format!("it takes {}", takes.join("; or ")),
+        };
+        tracing::warn!(
+            resolver = %self.resolver.name, url = %endpoint.url, status = trace.http_status, asked = endpoint.form.keys(),
+            "this endpoint never took what it is asked; its configuration is wrong: {advice}"
+        );
+        add(&mut trace.remark, &advice);
     }
 
     /// Asks for a random label of a zone over the same connection, or another one when the server has closed

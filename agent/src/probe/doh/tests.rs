@@ -121,6 +121,7 @@ async fn b15_each_service_takes_its_forms_and_a_wrong_one_is_a_misconfiguration_
         for (form, taken) in [Form::WirePost, Form::WireGet, Form::Json].into_iter().zip(takes) {
             let site = place(authority.trust());
             let resolver = doh(server.address, form, None);
+            let mut asked_before = false;
             for worked_before in [false, taken] {
                 let (fact, kept) = checked(&site, &resolver, &known()).await;
                 let (stage, outcome) =
@@ -131,6 +132,17 @@ async fn b15_each_service_takes_its_forms_and_a_wrong_one_is_a_misconfiguration_
                     "{number} {form:?}"
                 );
                 assert_eq!(kept.remark.contains(form.in_words()), !taken, "{}", kept.remark);
+                // Which forms it does take is told with the first refusal alone.
+                let told = kept.remark.contains("it takes ");
+                assert_eq!(told, !taken && !std::mem::replace(&mut asked_before, true), "{}", kept.remark);
+                if told {
+                    let all = [Form::WirePost, Form::WireGet, Form::Json].map(Form::keys).into_iter().zip(takes);
+                    assert!(
+                        all.into_iter().all(|(keys, takes)| kept.remark.contains(keys) == takes),
+                        "{}",
+                        kept.remark
+                    );
+                }
             }
             // Told already: once is enough.
             assert_eq!(site.worked.tells(&resolver), taken, "{number} {form:?}");
