@@ -118,3 +118,21 @@ async fn r10_silent_endpoints_delay_nothing_else() {
         world.rounds.running.lock().unwrap().iter().filter(|Running(_, name)| name.starts_with("silent")).count();
     assert_eq!(hung, 20, "the canary was proven while every endpoint hung");
 }
+
+#[tokio::test]
+async fn a_resolver_that_wants_to_be_left_alone_is_and_the_checks_it_missed_are_told() {
+    let world = World::with_answers(&[GOOD]).await;
+    let assignment = assignment(|_| {});
+    let name = "plain-cf".parse().unwrap();
+    world.rounds.site.throttle.obey(&name, Some(Duration::from_secs(600)));
+    world.round(Kind::Endpoints, &assignment).await;
+    world.round(Kind::Canaries, &assignment).await;
+    let seen = world.seen();
+    assert_eq!(missed(&seen), [("plain-cf".to_owned(), v1::MissedReason::Throttled, 1)]);
+    let asked = |one: &v1::Observation| match &one.fact {
+        Some(Fact::Resolution(one)) => one.resolver == "plain-cf",
+        Some(Fact::EndpointCheck(_)) => true,
+        Some(_) | None => false,
+    };
+    assert!(!seen.iter().any(asked), "nothing was sent to it");
+}
