@@ -159,7 +159,7 @@ comment on column observation.resolver is 'Resolver that was asked (resolution o
 comment on column observation.family is 'Address family asked for: 4 or 6 (resolution only).';
 comment on column observation.address is 'Address that was contacted; null: none was, or the kind keeps it in detail.';
 comment on column observation.port is 'TCP port that was contacted (connection only).';
-comment on column observation.outcome is 'Exactly one outcome word; the list with what produces each is decide/src/observation/outcome.rs.';
+comment on column observation.outcome is 'Exactly one outcome word; the list with what produces each is docs/outcomes.md.';
 comment on column observation.stage is 'Last stage tried: bootstrap, tcp, tls, http, dns (endpoint_check only).';
 comment on column observation.addresses is 'Addresses in answer order (resolution only). Empty unless answered: what came with an error is in detail, as addresses_not_used.';
 comment on column observation.ttl_s is 'Smallest TTL of the answer, seconds (resolution only).';

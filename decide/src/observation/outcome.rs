@@ -1,7 +1,8 @@
 //! The one list of outcome words: what every observation ends with, exactly one each.
 //!
 //! A word names the stage and what happened there, so that no two kinds of failure share one and
-//! nothing is lumped into "error". The wire, SQL, the API and the pages use the same words.
+//! nothing is lumped into "error". The wire, SQL, the API and the pages use the same words;
+//! `docs/outcomes.md` lists them for people, with the test that produces each.
 
 use serde::{Deserialize, Serialize};
 
@@ -277,6 +278,27 @@ mod tests {
         for outcome in Outcome::ALL {
             assert!(Kind::ALL.iter().any(|kind| outcome.fits(*kind)), "{outcome} fits nothing");
             assert_eq!(Outcome::from_word(outcome.word()), Some(*outcome));
+        }
+    }
+
+    #[test]
+    fn the_page_of_outcomes_tells_of_every_word() {
+        let page = include_str!("../../../docs/outcomes.md");
+        let letters = [
+            (Kind::Resolution, "R"),
+            (Kind::EndpointCheck, "E"),
+            (Kind::Connection, "C"),
+            (Kind::ControlCheck, "K"),
+            (Kind::Path, "P"),
+            (Kind::Loss, "L"),
+            (Kind::Missed, "M"),
+        ];
+        assert_eq!(letters.len(), Kind::ALL.len());
+        for outcome in Outcome::ALL {
+            let fitting = letters.iter().filter(|(kind, _)| outcome.fits(*kind));
+            let kinds: Vec<_> = fitting.map(|(_, letter)| *letter).collect();
+            let row = format!("| `{outcome}` | {} | {} |", kinds.join(" "), outcome.meaning());
+            assert!(page.contains(&row), "docs/outcomes.md lacks this row: {row}");
         }
     }
 
