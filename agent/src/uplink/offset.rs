@@ -204,6 +204,7 @@ mod tests {
         assert_eq!(offset.ms_at(at(2100, NOON + 1130)), Some(30));
     }
 
+    /// B65: the wall clock is set in the middle of everything.
     #[test]
     fn a_step_of_either_clock_is_seen_with_the_next_look() {
         let offset = ClockOffset::default();

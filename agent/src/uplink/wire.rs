@@ -410,6 +410,7 @@ mod tests {
         assert_eq!(resolution.ede_plus_one, 1, "code 0 is a code");
     }
 
+    /// B65: nothing underflows.
     #[test]
     fn a_clock_that_went_back_makes_no_negative_age_and_rubbish_no_row() {
         let fact = ControlCheck { control: "a".parse().unwrap(), outcome: Outcome::TcpOk };

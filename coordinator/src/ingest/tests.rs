@@ -183,6 +183,7 @@ fn control(sequence: u64) -> v1::Observation {
     }
 }
 
+/// B60, B66: acknowledged is stored, and stored once.
 #[tokio::test]
 async fn a_batch_is_acknowledged_when_it_is_stored_and_a_redelivery_again() {
     let world = world().await;

@@ -242,6 +242,7 @@ async fn a_record_of_a_loss_explains_its_gap_and_no_other() {
     assert_eq!(spans, [Some(true), None]);
 }
 
+/// B60: what was committed and not acknowledged comes again, and is one row.
 #[tokio::test]
 async fn a_redelivery_changes_nothing() {
     let (pool, vantage) = with_vantage().await;

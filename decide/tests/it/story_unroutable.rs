@@ -16,6 +16,7 @@ fn well() -> Rig {
     rig
 }
 
+/// Begins with B35: other addresses elsewhere, which work, are no news.
 #[test]
 fn found_pinned_proven_and_taken_back() {
     let mut rig = well();

@@ -70,6 +70,7 @@ fn nxdomain_only_here_is_denied() {
     assert_eq!(answer(&[resolution(Outcome::Nxdomain, &[]), elsewhere], 4), AnswerVerdict::Denied);
 }
 
+/// B33, B34: an address that is none for a public name is bad, whoever listens there.
 #[test]
 fn block_pages_are_named_and_never_contacted() {
     for (addresses, verdict) in [
@@ -183,6 +184,7 @@ fn vantages_by_controls() {
     assert_eq!(rig.judge().vantages[&n(BRANCH)].verdict, VantageVerdict::Unmeasured);
 }
 
+/// B31: a box that accepts every connection proves nothing by TCP.
 #[test]
 fn intercepted_vantages_prove_only_by_tls() {
     let mut facts = vec![
