@@ -160,6 +160,40 @@ async fn every_resolver_is_asked_and_each_address_tried_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_held_socket_delays_the_record_of_an_answer_and_nothing_else() {
+    let world = World::with_answers(&[GOOD]).await;
+    let assignment = assignment(|wire| wire.schedule.as_mut().unwrap().udp_hold_ms = 2000);
+    world.round(Kind::Canaries, &assignment).await;
+    let mut facts = Vec::new();
+    for _ in 0..2 {
+        facts.extend(world.seen().into_iter().map(|observation| match observation.fact.unwrap() {
+            Fact::Resolution(_) => "resolution",
+            Fact::Connection(_) => "connection",
+            other => panic!("{other:?}"),
+        }));
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    assert_eq!(facts.iter().filter(|fact| **fact == "resolution").count(), 4);
+    assert_eq!(facts.iter().filter(|fact| **fact == "connection").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_that_asks_for_it_is_validated_beside_its_outcome() {
+    let world = World::with_answers(&[GOOD]).await;
+    world.round(Kind::Canaries, &assignment(|wire| wire.canaries[0].validate = true)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let resolutions = world.seen().into_iter().filter_map(|observation| match observation.fact {
+        Some(Fact::Resolution(one)) => Some((one.outcome(), one.validation())),
+        _ => None,
+    });
+    let found: Vec<_> = resolutions.collect();
+    // The server of this world knows no signatures: the root's keys are not there.
+    assert_eq!(found.len(), 4);
+    assert!(found.iter().all(|(_, validation)| *validation != v1::Validation::Unspecified), "{found:?}");
+    assert!(found.iter().any(|(outcome, _)| *outcome == v1::Outcome::Answered), "{found:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_of_ours_is_asked_of_the_live_resolver_alone() {
     let world = World::with_answers(&[GOOD]).await;
     world.round(Kind::Canaries, &assignment(|wire| wire.canaries[0].live_only = true)).await;

@@ -160,6 +160,60 @@ async fn answers_of_zones_that_bind_signed_and_of_those_it_did_not() {
     let other = Site { validator: Validator::default(), ..world.site(world.server) };
     assert_eq!(validated(&other, &live(), "www.signed.test", Family::V4).await, (O::Answered, V::Bogus));
     forged(&world).await;
+    over_https(&world).await;
+}
+
+/// The same zones behind DNS over HTTPS, and over TLS.
+#[cfg(feature = "lab")]
+async fn over_https(world: &World) {
+    use crate::probe::doh::{Form, HttpVersion};
+    use crate::probe::testing::doh::{Answer, HOST, doh, serve};
+
+    let server = world.server;
+    let authority = Authority::new();
+    let script = move |seen: &crate::probe::testing::doh::Seen| {
+        Answer::new(200, "application/dns-message", relayed(&seen.message().unwrap(), server))
+    };
+    let https = serve(authority.server(HOST), &["h2", "http/1.1"], script).await;
+    let tls = crate::probe::testing::accept(authority.server("dot.example"), move |mut stream| async move {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        // The next connection comes while this one waits in the pool.
+        tokio::spawn(async move {
+            while let Ok(length) = stream.read_u16().await {
+                let mut query = vec![0; usize::from(length)];
+                stream.read_exact(&mut query).await.unwrap();
+                let reply = relayed(&query, server);
+                let length = u16::try_from(reply.len()).unwrap().to_be_bytes();
+                stream.write_all(&[&length[..], &reply].concat()).await.unwrap();
+            }
+        });
+    })
+    .await;
+    let mut resolvers: Vec<Resolver> = [(Form::WirePost, None), (Form::WireGet, Some(HttpVersion::Http1))]
+        .into_iter()
+        .map(|(form, http)| doh(https.address, form, http))
+        .collect();
+    let transport = Transport::Dot { server: tls, server_name: "dot.example".to_owned() };
+    resolvers.push(Resolver { name: "dot".parse().unwrap(), transport });
+    for resolver in resolvers {
+        let site = Site { trust: authority.trust(), ..world.site(server) };
+        for (name, validation) in [("www.signed.test", Validation::Secure), ("www.broken.test", Validation::Bogus)] {
+            let found = validated(&site, &resolver, name, Family::V4).await;
+            assert_eq!(found, (Outcome::Answered, validation), "{name} by {:?}", resolver.transport);
+        }
+    }
+}
+
+#[cfg(not(feature = "lab"))]
+async fn over_https(_: &World) {}
+
+/// What the server says, asked in the plain way.
+fn relayed(query: &[u8], server: SocketAddr) -> Vec<u8> {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(query, server).unwrap();
+    let mut buffer = [0; 4096];
+    let length = socket.recv(&mut buffer).unwrap();
+    buffer[..length].to_vec()
 }
 
 /// A liar between us and the server.
@@ -174,11 +228,7 @@ async fn forged(world: &World) {
             let name = if name.windows(6).any(|part| part == b"signed") { "www.signed.test" } else { "www.plain.test" };
             return vec![Datagram::now(Said::to(query).address_of(name, "198.51.100.66", 60).bytes())];
         }
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.send_to(query, server).unwrap();
-        let mut buffer = [0; 4096];
-        let length = socket.recv(&mut buffer).unwrap();
-        vec![Datagram::now(buffer[..length].to_vec())]
+        vec![Datagram::now(relayed(query, server))]
     })
     .await;
     let site = world.site(rig.address);
