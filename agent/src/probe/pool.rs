@@ -222,9 +222,16 @@ impl Pool {
 
     /// Follows the assignments. Returns when there will be no more.
     pub async fn follow(&self, mut assignments: watch::Receiver<Option<Arc<Assignment>>>) {
+        let mut before = assignments.borrow_and_update().clone();
         while assignments.changed().await.is_ok() {
-            let assignment = assignments.borrow_and_update().clone();
-            self.keep(assignment.as_deref().map_or(&[], |assignment| &assignment.resolvers));
+            let after = assignments.borrow_and_update().clone();
+            // A connection stays where it was opened from.
+            let moved = before.as_ref().map(|one| &one.source) != after.as_ref().map(|one| &one.source);
+            self.keep(match &after {
+                Some(assignment) if !moved => &assignment.resolvers,
+                Some(_) | None => &[],
+            });
+            before = after;
         }
     }
 
