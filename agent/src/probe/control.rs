@@ -1,4 +1,17 @@
 //! A check of the vantage itself: does anything answer that should, and nothing that should not?
+//!
+//! A positive control has the outcomes of a connection without a request (the table in
+//! [`super::connection`]). For the others:
+//!
+//! | outcome | negative control | captive-portal question |
+//! |---|---|---|
+//! | `tcp_ok` | SYN-ACK, whatever follows: something here answers for everybody | never |
+//! | `http_ok` | never | status 204 |
+//! | `http_redirect`, `http_throttled`, `http_status` | never | any other status: something answers in the server's place |
+//! | `http_malformed`, `http_closed`, `http_silent` | never | what answered the connection does not speak HTTP, or no more |
+//! | `special_address` | only by a configuration that means no documentation address | the live resolver gives an address that a public name cannot have; not contacted |
+//! | words of a DNS reply or exchange, `no_resolver` | never | the host could not be looked up at the live resolver |
+//! | the network's and own words | as for a connection; these are what is right | as for a connection |
 
 use parallax_decide::observation::{ControlCheck, Family, Outcome};
 

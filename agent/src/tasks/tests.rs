@@ -49,6 +49,18 @@ async fn an_address_is_tried_as_often_as_asked_and_once_a_task() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_fails_is_closed_by_the_controls() {
+    let asked = asked().await;
+    let address = "8.6.112.0".parse().unwrap();
+    let work = Work::Connect { target: canary(), address, repeat: 1, gap: Duration::ZERO };
+    asked.send.send(task(5, work)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    use parallax_proto::v1::observation::Fact;
+    let facts: Vec<_> = asked.world.seen().into_iter().map(|one| one.fact.unwrap()).collect();
+    assert!(matches!(facts.as_slice(), [Fact::Connection(_), Fact::ControlCheck(_)]), "{facts:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_the_assignments_targets_are_tried() {
     let asked = asked().await;
     asked.send.send(task(1, connect(Target::Name("else.example".parse().unwrap()), 1))).await.unwrap();

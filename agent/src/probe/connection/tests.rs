@@ -315,3 +315,12 @@ async fn a_body_that_trickles_ends_with_the_whole_probe() {
     assert_eq!(reached.outcome, Outcome::HttpStalled);
     assert!(reached.kept.body_bytes > 5, "longer than one wait: {}", reached.kept.body_bytes);
 }
+
+#[tokio::test]
+async fn a_probe_that_hangs_is_small() {
+    let (dialer, trust, limits) = (Dialer::direct(), Authority::new().trust(), limits());
+    let further = Further::Tls { name: ServerName::try_from(NAME).unwrap(), http: None };
+    let to = "127.0.0.1:9".parse().unwrap();
+    let size = std::mem::size_of_val(&dialled(&dialer, &trust, &limits, to, &further));
+    assert!(size <= 2048, "{size} bytes; the parts that are rarely reached belong into boxes");
+}
