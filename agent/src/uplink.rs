@@ -161,11 +161,13 @@ struct Tries {
     /// The most hopeful of them.
     pace: Option<Pace>,
     backoff: Backoff,
+    /// Whether there was a stream since the start.
+    connected: bool,
 }
 
 impl Tries {
     fn new(timing: &Timing) -> Self {
-        Self { turn: 0, in_round: 0, pace: None, backoff: Backoff::new(timing) }
+        Self { turn: 0, in_round: 0, pace: None, backoff: Backoff::new(timing), connected: false }
     }
 
     fn of(&self, coordinators: &[Coordinator]) -> Option<Coordinator> {
@@ -183,6 +185,7 @@ impl Tries {
             self.turn = self.turn.wrapping_add(1);
         }
         if lost.connected {
+            self.connected = true;
             (self.in_round, self.pace) = (0, None);
             return self.backoff.wait(lost.pace, lost.held, entropy::below);
         }
@@ -193,7 +196,9 @@ impl Tries {
             return entropy::below(NEXT_MAX);
         }
         (self.in_round, self.pace) = (0, None);
-        self.backoff.wait(pace, lost.held, entropy::below)
+        // Who has just been started comes alone.
+        let alone = pace == Pace::Spread && !self.connected;
+        self.backoff.wait(if alone { Pace::Usual } else { pace }, lost.held, entropy::below)
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Timing {
     /// First limit of the random wait before the next try.
     pub wait_min: Duration,
     /// Highest limit. Even after hours a coordinator that returns has its agents back within this,
-    /// spread over it.
+    /// spread over it; for a fleet that is too large for that it can ask for more.
     pub wait_max: Duration,
     /// Longest wait for TLS: two round trips, and a slow machine's signature.
     pub tls_max: Duration,
@@ -38,7 +38,7 @@ impl Default for Timing {
             ask_every: Duration::from_secs(5),
             silence_max: Duration::from_secs(10),
             wait_min: Duration::from_millis(500),
-            wait_max: Duration::from_secs(10),
+            wait_max: Duration::from_secs(5),
             tls_max: Duration::from_secs(8),
             greeting_max: Duration::from_secs(10),
             reload_every: Duration::from_secs(30),
