@@ -68,6 +68,9 @@ impl VantageJudgement {
     }
 }
 
+/// Positive controls one round of an agent asks, in turn, when more are configured.
+const ASKED_A_ROUND: usize = 3;
+
 /// Judges one vantage.
 #[must_use]
 pub fn judge(topology: &Topology, fold: &Fold, name: &VantageName, now: Timestamp) -> VantageJudgement {
@@ -86,13 +89,18 @@ pub fn judge(topology: &Topology, fold: &Fold, name: &VantageName, now: Timestam
     }
     let control_fresh_for = policy.control_every * 5 / 2;
     let (mut intercepted, mut captive) = (false, false);
-    let mut positives = 0_usize;
+    let (mut positives, mut without_family) = (0_usize, 0_usize);
     for (control, kind) in &topology.controls {
         positives += usize::from(kind.kind == ControlKind::Positive);
         let Some(result) = state.controls.get(control).filter(|c| now.since(c.at) <= control_fresh_for) else {
             continue;
         };
         judgement.evidence.push(result.id);
+        // A family that this place does not have is no fault of its uplink, as long as another works.
+        if kind.kind == ControlKind::Positive && result.outcome == Outcome::FamilyUnavailable {
+            without_family += 1;
+            continue;
+        }
         match (kind.kind, result.outcome.says()) {
             (ControlKind::Negative, Says::Works) => intercepted = true,
             (ControlKind::Captive, Says::Fails) => captive = answered_by_another(result.outcome),
@@ -103,7 +111,7 @@ pub fn judge(topology: &Topology, fold: &Fold, name: &VantageName, now: Timestam
         }
     }
     let (reached, failed) = (judgement.controls_reached.len(), judgement.controls_failed.len());
-    judgement.verdict = if state.last_report_at.is_none() || (positives > 0 && reached + failed == 0) {
+    judgement.verdict = if state.last_report_at.is_none() || (positives > 0 && reached + failed + without_family == 0) {
         VantageVerdict::Unmeasured
     } else if captive {
         VantageVerdict::Captive
@@ -125,8 +133,8 @@ fn answered_by_another(outcome: Outcome) -> bool {
 }
 
 /// Whether the vantage's uplink was shown to work at or after `moment`: the closing half of the
-/// sandwich around a run of failures. Needs half of the positive controls; true when none is
-/// configured.
+/// sandwich around a run of failures. Needs half of the positive controls, or of as many as one round of
+/// an agent asks; true when none is configured.
 #[must_use]
 pub fn controls_passed_since(topology: &Topology, state: &VantageState, moment: Timestamp) -> bool {
     let positives = topology.controls.iter().filter(|(_, control)| control.kind == ControlKind::Positive);
@@ -135,7 +143,7 @@ pub fn controls_passed_since(topology: &Topology, state: &VantageState, moment: 
         .filter_map(|(name, _)| state.controls.get(name))
         .filter(|result| result.last_answered_at.is_some_and(|at| at >= moment))
         .count();
-    passed * 2 >= total
+    passed * 2 >= total.min(ASKED_A_ROUND)
 }
 
 /// Judges the fleet as a whole.
