@@ -25,7 +25,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt};
-use parallax_decide::observation::{Family, Outcome};
+use parallax_decide::observation::Family;
+#[cfg(feature = "lab")]
+use parallax_decide::observation::Outcome;
 use tokio::net::{TcpStream, UdpSocket};
 
 use self::source::Origin;
