@@ -4,7 +4,7 @@
 //! the networks that this machine is in itself, and only on the owner's ports. The live resolver is exempt: it is the owner's own choice, by file
 //! or by `/etc/resolv.conf`, and is never given by the coordinator.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use parallax_decide::address::special_purpose;
@@ -21,6 +21,16 @@ use budget::{Budget, Rates};
 /// The one documentation address (RFC 5737) that a control may contact: nothing can answer there,
 /// so an answer exposes a middlebox that accepts everything.
 pub const NEGATIVE_CONTROL: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+/// Blocks that nobody may open: what answers there is this machine, its cloud's metadata service, or
+/// everybody at once. (An owner may open the loopback addresses, for a resolver or a proxy of his own.)
+const NEVER: [&str; 4] = ["link-local", "multicast", "unspecified", "this network, 0.0.0.0/8"];
+
+/// Metadata services outside the link-local blocks: Alibaba's in carrier NAT's, AWS's in unique local's.
+const METADATA: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+];
 
 /// Ports resolvers may use besides the owner's list: DNS, DoH (RFC 8484), DoT (RFC 7858).
 const RESOLVER_PORTS: [u16; 3] = [53, 443, 853];
@@ -50,6 +60,9 @@ pub enum Denial {
     /// It is in a network that this machine itself is in, and in none the owner allows.
     #[error("{0} is in this machine's own network {1}; to allow it add that to allow.private in the owner's file")]
     Own(IpAddr, IpNet),
+    /// It is one that nobody may open: link-local and metadata services, multicast, no address at all.
+    #[error("{0} is never contacted ({1}), whatever the owner's file allows")]
+    Never(IpAddr, &'static str),
     /// The owner does not allow the port.
     #[error("port {0} is not allowed; add it to allow.ports in the owner's file")]
     Port(u16),
@@ -66,7 +79,7 @@ impl Denial {
     #[must_use]
     pub fn outcome(self) -> Outcome {
         match self {
-            Self::Special(..) => Outcome::SpecialAddress,
+            Self::Special(..) | Self::Never(..) => Outcome::SpecialAddress,
             Self::Own(..) | Self::Port(_) | Self::Paths => Outcome::RefusedByPolicy,
             Self::Rate(_) => Outcome::RateLimited,
         }
@@ -116,6 +129,13 @@ impl Policy {
         if !port_allowed {
             return Err(Denial::Port(port));
         }
+        let special = special_purpose(address);
+        if let Some(block) = special.filter(|block| NEVER.contains(block)) {
+            return Err(Denial::Never(address, block));
+        }
+        if METADATA.contains(&address) {
+            return Err(Denial::Never(address, "metadata service"));
+        }
         let excepted = match role {
             Role::NegativeControl => address == NEGATIVE_CONTROL,
             Role::Target | Role::Captive | Role::Resolver => false,
@@ -123,7 +143,7 @@ impl Policy {
         if excepted || self.allow.private.iter().any(|network| network.contains(&address)) {
             return Ok(());
         }
-        if let Some(block) = special_purpose(address) {
+        if let Some(block) = special {
             return Err(Denial::Special(address, block));
         }
         self.own.network_of(address).map_or(Ok(()), |network| Err(Denial::Own(address, network)))
@@ -177,7 +197,7 @@ mod tests {
         assert_eq!(policy.permits("104.26.4.10".parse().unwrap(), 22, Role::Target), Err(Denial::Port(22)));
         for special in ["10.0.0.1", "127.0.0.1", "169.254.169.254", "::ffff:10.0.0.1", "fe80::1", "192.0.2.1"] {
             let denied = policy.permits(special.parse().unwrap(), 443, Role::Target);
-            assert!(matches!(denied, Err(Denial::Special(..))), "{special}");
+            assert!(matches!(denied, Err(Denial::Special(..) | Denial::Never(..))), "{special}");
         }
     }
 
@@ -246,6 +266,29 @@ mod tests {
         let Err(denial) = permits(&closed, "104.26.4.10") else { panic!("permitted") };
         assert_eq!(denial, Denial::Own("104.26.4.10".parse().unwrap(), network));
         assert_eq!(denial.outcome(), Outcome::RefusedByPolicy);
+    }
+
+    #[test]
+    fn what_nobody_may_open_stays_shut_in_every_form() {
+        let everything = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
+        let policy = policy(Allow { private: everything, ..Allow::default() });
+        for never in [
+            "169.254.169.254",
+            "::ffff:169.254.169.254",
+            "64:ff9b::169.254.169.254",
+            "2002:a9fe:a9fe::1",
+            "fe80::1",
+            "224.0.0.1",
+            "ff02::1",
+            "0.0.0.0",
+            "::",
+            "100.100.100.200",
+            "fd00:ec2::254",
+        ] {
+            let denied = policy.permits(never.parse().unwrap(), 443, Role::Target);
+            assert!(matches!(denied, Err(Denial::Never(..))), "{never}: {denied:?}");
+        }
+        assert_eq!(policy.permits("10.0.0.1".parse().unwrap(), 443, Role::Target), Ok(()));
     }
 
     #[test]

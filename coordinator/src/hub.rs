@@ -245,6 +245,11 @@ impl Hub {
 }
 
 impl Place<'_> {
+    /// Whether a newer stream of the same vantage has taken this place.
+    pub(crate) fn replaced(&self) -> bool {
+        lock(&self.hub.live).get(&self.vantage).is_some_and(|live| live.session != self.session)
+    }
+
     /// Notes that a message came.
     pub(crate) fn seen(&self) {
         let now = self.hub.clock.now();

@@ -90,7 +90,7 @@ canaries:
 # canary). missing_zone: a random label below it does not exist (else below known).
 # freshness_zone: an unsigned wildcard zone of yours, in which every label exists and none is in a
 # cache. Without it nobody can tell a resolver that only serves what it remembers
-# (endpoint_serving_stale) from one that works: the live resolver's cache may hide a dead upstream.
+# (that an endpoint serves stale answers) from one that works: the live resolver's cache may hide a dead upstream.
 questions: { known: example.com, freshness_zone: fresh.montana.quest, missing_zone: example.com }
 
 # Targets that only tell whether the vantage's own uplink works. Take different operators. The

@@ -26,7 +26,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::{Code, Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 use super::accept::Peer;
@@ -34,7 +35,7 @@ use super::committer::{Committer, Ending};
 use super::validate::{self, Context};
 use super::{assignment, convert};
 use crate::clock::{self, monotonic};
-use crate::hub::{OUTBOUND_MAX, Outbound};
+use crate::hub::{OUTBOUND_MAX, Outbound, Place};
 use crate::state::App;
 use crate::store::commit::Delivery;
 use crate::store::cursor::Lane;
@@ -189,7 +190,7 @@ impl Session {
                 // In this order: an end first, and what the agent waits for before what it sends.
                 biased;
                 () = place.closed.cancelled() => {
-                    return Err(Status::aborted("closed: revoked, or replaced by a newer stream of this vantage"));
+                    return Err(closed(&place));
                 }
                 () = self.shutdown.cancelled() => return Err(ending()),
                 stored = storing => {
@@ -357,6 +358,17 @@ impl Session {
             None => Ok(()),
         }
     }
+}
+
+/// Why a stream is ended from here. An agent that is replaced again and again learns so that another
+/// machine uses its identity.
+fn closed(place: &Place<'_>) -> Status {
+    if !place.replaced() {
+        return Status::aborted("closed: this vantage was revoked");
+    }
+    let mut metadata = MetadataMap::new();
+    metadata.insert("reason", MetadataValue::from_static("replaced"));
+    Status::with_metadata(Code::Aborted, "closed: replaced by a newer stream of this vantage", metadata)
 }
 
 /// Reason as the wire carries it, within its limit.
