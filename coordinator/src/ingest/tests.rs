@@ -423,7 +423,9 @@ async fn a_second_stream_of_a_vantage_replaces_the_first() {
     let world = world().await;
     let (mut first, _) = world.agent("de-fra").await.unwrap();
     let (mut second, _) = world.agent("de-fra").await.unwrap();
-    assert!(first.next().await.unwrap_err().message().contains("newer stream"));
+    let ended = first.next().await.unwrap_err();
+    assert!(ended.message().contains("newer stream"));
+    assert_eq!(ended.metadata().get("reason").unwrap(), "replaced");
     second.batch(BOOT, vec![control(1)]).await;
     assert_eq!(second.acked().await, 1);
     assert_eq!(world.app.hub.connected().len(), 1);
