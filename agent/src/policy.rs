@@ -27,10 +27,8 @@ pub const NEGATIVE_CONTROL: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const NEVER: [&str; 4] = ["link-local", "multicast", "unspecified", "this network, 0.0.0.0/8"];
 
 /// Metadata services outside the link-local blocks: Alibaba's in carrier NAT's, AWS's in unique local's.
-const METADATA: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
-];
+const METADATA: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254))];
 
 /// Ports resolvers may use besides the owner's list: DNS, DoH (RFC 8484), DoT (RFC 7858).
 const RESOLVER_PORTS: [u16; 3] = [53, 443, 853];
