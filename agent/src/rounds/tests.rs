@@ -24,6 +24,8 @@ pub(crate) struct World {
     pub(crate) rounds: Arc<Rounds>,
     pub(crate) recorder: Recorder,
     asked: Arc<AtomicU64>,
+    /// Every question that came, as name and type.
+    questions: Arc<Mutex<BTreeSet<String>>>,
     folder: tempfile::TempDir,
     map: BTreeMap<SocketAddr, SocketAddr>,
 }
@@ -38,7 +40,8 @@ impl World {
         let asked = Arc::new(AtomicU64::new(0));
         let names = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let name_server = names.local_addr().unwrap();
-        tokio::spawn(name_service(names, answers, Arc::clone(&asked)));
+        let questions = Arc::new(Mutex::default());
+        tokio::spawn(name_service(names, answers, Arc::clone(&asked), Arc::clone(&questions)));
         let folder = tempfile::tempdir().unwrap();
         let site = Site::new(
             Dialer::mapped(folder.path().join("map.json")),
@@ -50,7 +53,7 @@ impl World {
         let recorder = Recorder::new(Spool::open(folder.path().join("spool"), boot, SpoolLimits::default(), 0));
         let rounds = Rounds::new(site, recorder.clone(), Timeline::begin(Duration::ZERO), 64);
         let map = BTreeMap::from([(public(GOOD), web), ("1.1.1.1:53".parse().unwrap(), name_server)]);
-        let mut world = Self { rounds, recorder, asked, folder, map };
+        let mut world = Self { rounds, recorder, asked, questions, folder, map };
         world.place(BAD, refused_port());
         world
     }
@@ -123,11 +126,18 @@ fn public(address: &str) -> SocketAddr {
     SocketAddr::new(address.parse().unwrap(), 443)
 }
 
-async fn name_service(socket: UdpSocket, mut answers: Vec<String>, asked: Arc<AtomicU64>) {
+async fn name_service(
+    socket: UdpSocket,
+    mut answers: Vec<String>,
+    asked: Arc<AtomicU64>,
+    questions: Arc<Mutex<BTreeSet<String>>>,
+) {
     let mut buffer = [0; 512];
     while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
         let query = &buffer[..length];
         let message = domain::base::Message::from_octets(query).unwrap();
+        let question = message.sole_question().unwrap();
+        questions.lock().unwrap().insert(format!("{} {}", question.qname(), question.qtype()));
         let reply = if message.qtype() == Some(domain::base::iana::Rtype::A) {
             asked.fetch_add(1, Ordering::Relaxed);
             let next = if answers.len() > 1 { answers.pop().unwrap() } else { answers[0].clone() };
@@ -187,6 +197,19 @@ async fn a_canary_that_asks_for_it_is_validated_beside_its_outcome() {
     assert_eq!(found.len(), 4);
     assert!(found.iter().all(|(_, validation)| *validation != v1::Validation::Unspecified), "{found:?}");
     assert!(found.iter().any(|(outcome, _)| *outcome == v1::Outcome::Answered), "{found:?}");
+}
+
+/// A whole round of everything asks for the canary alone: no reverse look-up, no name of our own.
+#[tokio::test(start_paused = true)]
+async fn b53_nothing_is_looked_up_but_what_is_configured() {
+    let world = World::with_answers(&[GOOD]).await;
+    let assignment = assignment(|_| {});
+    for kind in Kind::ALL {
+        world.round(kind, &assignment).await;
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let questions: Vec<String> = world.questions.lock().unwrap().iter().cloned().collect();
+    assert_eq!(questions, ["example.com A", "example.com AAAA"]);
 }
 
 #[tokio::test(start_paused = true)]
