@@ -2,7 +2,7 @@
 //!
 //! - [`lab`]: a small internet on one machine, with real DNS servers and switches for its faults;
 //! - [`demo`]: the two field cases played in it;
-//! - [`bench`]: what the agent costs, beside comparable programs;
+//! - [`mod@bench`]: what the agent costs, beside comparable programs;
 //! - [`outer`] and [`page`]: the process that stays outside of it, cleans up, and carries the page to the host;
 //! - [`clock`]: the only file that reads clocks.
 

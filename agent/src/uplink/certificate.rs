@@ -150,13 +150,10 @@ fn shown(name: &[u8]) -> String {
     harmless(&String::from_utf8_lossy(text))
 }
 
-/// A text of a stranger's, fit for a log line: short, and nothing in it that acts on a terminal or
-/// hides (control characters, marks that turn the direction of writing).
+/// A stranger's text, fit for a log line: short, and nothing in it that acts on a terminal or hides.
 #[must_use]
 pub fn harmless(text: &str) -> String {
-    let hides = |one: char| matches!(one, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let clean = |one: char| if one.is_control() || hides(one) { '·' } else { one };
-    text.chars().take(SHOWN_MAX).map(clean).collect()
+    crate::probe::remark::harmless(text, SHOWN_MAX)
 }
 
 #[cfg(test)]
@@ -191,7 +188,7 @@ mod tests {
     fn a_strangers_name_does_nothing_to_a_terminal() {
         let long = "я".repeat(500);
         let read = Certificate::read(&der(&[(DnType::CommonName, "a\u{1b}[2Jb\nc\u{202e}")])).unwrap();
-        assert_eq!(read.issuer, "a·[2Jb·c·");
+        assert_eq!(read.issuer, "a·[2Jb c·");
         assert_eq!(Certificate::read(&der(&[(DnType::CommonName, &long)])).unwrap().issuer.chars().count(), 64);
     }
 
