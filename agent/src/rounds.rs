@@ -268,3 +268,7 @@ pub(crate) mod tests;
 #[cfg(test)]
 #[cfg(feature = "lab")]
 mod overload;
+
+#[cfg(test)]
+#[cfg(feature = "lab")]
+mod sizes;
