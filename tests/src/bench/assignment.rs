@@ -149,11 +149,13 @@ pub const STARTS_EVERY_MS: u32 = 2500;
 const STARTS_LIMIT_MS: u32 = 2000;
 
 /// Probes of one grid point of [`everything_hangs`].
-pub const STARTS_SUBJECTS: usize = SUBJECTS_MAX * 2 + 30 + 6 * 30 * 2;
+pub const STARTS_SUBJECTS: usize = SUBJECTS_MAX + 30 + STARTS_NAMES * 30 * 2;
+/// Names of [`everything_hangs`].
+const STARTS_NAMES: usize = 7;
 
-/// 200 probes a second, and every target hangs: 64 nodes and 64 controls whose SYN nobody answers, 20 endpoints (DoT,
-/// DoH) that take a connection and stay silent, 10 that take datagrams and stay silent, and 6 names asked at all 30 of
-/// them for both families: 518 probes every 2.5 s.
+/// 200 probes a second, and every target hangs: 64 nodes whose SYN nobody answers, 20 endpoints (DoT, DoH) that take a
+/// connection and stay silent, 10 that take datagrams and stay silent, and 7 names asked at all 30 of them for both
+/// families: 514 probes every 2.5 s, all at the same moment.
 #[must_use]
 pub fn everything_hangs(targets: &Targets) -> v1::Assignment {
     let hung = |n: usize| HUNG.get(n % HUNG.len()).copied().unwrap_or(WEB);
@@ -181,15 +183,7 @@ pub fn everything_hangs(targets: &Targets) -> v1::Assignment {
     }
     let assignment = v1::Assignment {
         nodes: (0..SUBJECTS_MAX).map(|n| node(n, hung(n), targets.hung_port, "")).collect(),
-        controls: (0..SUBJECTS_MAX)
-            .map(|n| v1::Control {
-                name: format!("control-{n}"),
-                address: bytes(hung(n)),
-                port: u32::from(targets.hung_port),
-                ..v1::Control::default()
-            })
-            .collect(),
-        canaries: (0..6).map(|n| canary(&format!("n{n:02}.{ZONE}"), targets.tcp.port(), false)).collect(),
+        canaries: (0..STARTS_NAMES).map(|n| canary(&format!("n{n:02}.{ZONE}"), targets.tcp.port(), false)).collect(),
         resolvers,
         ..empty()
     };

@@ -22,8 +22,9 @@ const RUNS: usize = 3;
 const SETTLE: Duration = Duration::from_secs(4);
 /// Unit of all runs.
 const UNIT: &str = "CPU s/1000";
-/// Share of rows that may be something else than a success before a run counts for nothing.
-const FAILED_MAX: f64 = 0.01;
+/// Share of probes that may be something else than a success before a run counts for nothing. A busy machine's name
+/// server loses some; they cost more than the others and stay in.
+const FAILED_MAX: f64 = 0.05;
 
 /// What one kind of probe cost.
 struct Cost {
@@ -31,6 +32,8 @@ struct Cost {
     rate: f64,
     /// Probes that the agent itself says it did not make.
     missed: u64,
+    /// Probes that did not succeed.
+    failed: usize,
 }
 
 /// The figures.
@@ -56,8 +59,8 @@ pub async fn figures(sitting: &Sitting, window: Duration) -> Result<Vec<Figure>>
 
     let shape = |cost: &Cost, what: &str| {
         format!(
-            "one-second grids, {:.0} {what}/s, spool, encoding and stream included; {} probes missed",
-            cost.rate, cost.missed
+            "one-second grids, {:.0} {what}/s, spool, encoding and stream included; {} probes missed, {} failed",
+            cost.rate, cost.missed, cost.failed
         )
     };
     let slow_note = shape(&slow, "TCP probes") + "; what the agent does once a second weighs most here";
@@ -123,7 +126,7 @@ async fn measure(
     counts: impl Fn(&Fact) -> bool,
 ) -> Result<Cost> {
     sleep(SETTLE).await;
-    let (mut runs, mut rate, mut missed) = (Vec::new(), 0.0, 0);
+    let (mut runs, mut rate, mut missed, mut failures) = (Vec::new(), 0.0, 0, 0);
     for _ in 0..RUNS {
         let (from, start) = (coordinator.seen().rows.len(), clock::now());
         let before = proc::cpu_s(agent.pid()?)?;
@@ -137,13 +140,14 @@ async fn measure(
         anyhow::ensure!(
             share(failed, all) <= FAILED_MAX,
             "{failed} of {all} probes did not succeed, such as {:?}",
-            rows.iter().find(|row| !row.works())
+            rows.iter().find(|row| !row.works() && !row.is_about_the_agent())
         );
+        failures += failed;
         missed += rows.iter().map(Row::missed).sum::<u64>();
         runs.push(per_thousand(spent, all));
         rate = share(all, 1) / start.elapsed().as_secs_f64();
     }
-    Ok(Cost { runs, rate, missed })
+    Ok(Cost { runs, rate, missed, failed: failures })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "some thousand rows")]

@@ -34,6 +34,8 @@ struct Starts {
     missed: usize,
     /// Grid points with more than one row of a subject.
     twice: usize,
+    /// Probes begun, by kind of fact.
+    kinds: BTreeMap<String, usize>,
 }
 
 /// A grid and how many subjects have a row at each of its points.
@@ -99,7 +101,7 @@ async fn measure(
     Ok(vec![
         Figure::new(&format!("{name}.p99"), "ms", quantile(&starts.errors, 0.99), Some(20.0)).note(&note),
         Figure::new(&format!("{name}.missed"), "probes", Some(count(starts.missed)), Some(0.0))
-            .note(&format!("scheduled and not begun; {} begun twice", starts.twice)),
+            .note(&format!("scheduled and not begun; {} begun twice; begun: {:?}", starts.twice, starts.kinds)),
         Figure::new(&format!("{name}.silent"), "probes", Some(count(silent)), Some(0.0))
             .note(&format!("not begun and told by no `missed` row; those told of {told}")),
     ])
@@ -116,13 +118,16 @@ fn starts(rows: &[Row], from: f64, to: f64, expected: Expected) -> Starts {
             Some(fact) if !(expected.counts)(fact) => continue,
             Some(_) => {}
         }
-        let points = subjects.entry(row.subject()).or_default();
+        let subject = row.subject();
+        let kind = subject.split(' ').next().unwrap_or_default().to_owned();
+        let points = subjects.entry(subject).or_default();
         let since = row.began_ms() - from + EARLY_MS;
         if since < 0.0 || row.began_ms() + EARLY_MS >= to {
             continue;
         }
         let point = (since / every).floor();
         *points.entry(whole(point)).or_default() += 1;
+        *all.kinds.entry(kind).or_default() += 1;
         all.errors.push((row.began_ms() - from - point * every).max(0.0));
     }
     all.twice = subjects.values().flat_map(BTreeMap::values).filter(|count| **count > 1).count();

@@ -208,6 +208,7 @@ async fn start_unbound(directory: &Path, authority: &Authority, ports: &Ports) -
     do-ip6: no
     num-threads: 1
     incoming-num-tcp: 200
+    so-rcvbuf: 4m
     access-control: 127.0.0.0/8 allow
     do-not-query-localhost: no
     module-config: "iterator"

@@ -85,17 +85,17 @@ pub async fn figures(sitting: &Sitting, ordeal: Ordeal) -> Result<Vec<Figure>> {
     let seen = coordinator.seen();
     let found = judge(&seen, began_ms, ended_ms);
     let rounds = (ended_ms - began_ms) / f64::from(ordeal.round_ms);
-    let expected = count(ORDINARY_PROBES) * rounds;
-    // The window cuts a round at each end.
-    let missing = (expected - count(found.scheduled) - count(ORDINARY_PROBES)).max(0.0);
+    let missing = found.missing(whole(rounds));
     let limit_mib = count_mib(ordeal.limits.memory_bytes >> 10);
     let kept = if cage.is_kept_by_the_kernel() { "kept by the kernel" } else { "watched, not kept" };
     let cpu = (before - cpu_at_start) / elapsed * 100.0;
     Ok(vec![
-        Figure::new("R16.missing", "probes", Some(missing.floor()), Some(0.0)).note(&format!(
-            "{} scheduled probes in {:.0} s, {expected:.0} expected; coordinator away for {} s; {} streams; stopped when told: {stopped}",
-            found.scheduled,
+        Figure::new("R16.missing", "probes", Some(count(missing)), Some(0.0)).note(&format!(
+            "{} scheduled probes of {} subjects in {:.0} s of rounds every {:.0} s; coordinator away for {} s; {} streams; stopped when told: {stopped}",
+            found.scheduled.values().sum::<usize>(),
+            found.scheduled.len(),
             elapsed,
+            f64::from(ordeal.round_ms) / 1000.0,
             ordeal.outage.as_secs(),
             seen.streams
         )),
@@ -112,9 +112,19 @@ pub async fn figures(sitting: &Sitting, ordeal: Ordeal) -> Result<Vec<Figure>> {
 /// What the rows of a stretch of time say.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
-    scheduled: usize,
+    /// Scheduled probes of each subject.
+    scheduled: BTreeMap<String, usize>,
     failed: BTreeMap<String, usize>,
     holes: usize,
+}
+
+impl Found {
+    /// Probes that are not there, when so many rounds of everything were due. The stretch may cut one at its ends.
+    fn missing(&self, rounds: usize) -> usize {
+        let due = rounds.saturating_sub(1);
+        let never = ORDINARY_PROBES.saturating_sub(self.scheduled.len()).saturating_mul(due);
+        never + self.scheduled.values().map(|came| due.saturating_sub(*came)).sum::<usize>()
+    }
 }
 
 fn judge(seen: &Seen, from_ms: f64, to_ms: f64) -> Found {
@@ -126,7 +136,9 @@ fn judge(seen: &Seen, from_ms: f64, to_ms: f64) -> Found {
         if !known.insert((row.lane, row.observation.sequence)) {
             continue;
         }
-        found.scheduled += usize::from(row.observation.purpose() == Purpose::Scheduled && !row.is_about_the_agent());
+        if row.observation.purpose() == Purpose::Scheduled && !row.is_about_the_agent() {
+            *found.scheduled.entry(row.subject()).or_default() += 1;
+        }
         if !row.works() {
             *found.failed.entry(format!("{:?} {}", row.outcome(), kind(&row.subject()))).or_default() += 1;
         }
@@ -144,6 +156,11 @@ fn judge(seen: &Seen, from_ms: f64, to_ms: f64) -> Found {
     found
 }
 
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand rounds")]
+fn whole(number: f64) -> usize {
+    number as usize
+}
+
 fn kind(subject: &str) -> &str {
     subject.split(' ').next().unwrap_or_default()
 }
@@ -156,4 +173,23 @@ fn count(number: usize) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "some megabytes")]
 fn count_mib(kib: u64) -> f64 {
     kib as f64 / 1024.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_that_was_left_out_is_not_made_up_for_by_another() {
+        let mut found = Found::default();
+        for number in 0..ORDINARY_PROBES {
+            found.scheduled.insert(number.to_string(), 9);
+        }
+        assert_eq!(found.missing(10), 0);
+        found.scheduled.insert("0".to_owned(), 99);
+        found.scheduled.insert("1".to_owned(), 7);
+        assert_eq!(found.missing(10), 2);
+        found.scheduled.remove("2");
+        assert_eq!(found.missing(10), 2 + 9);
+    }
 }
