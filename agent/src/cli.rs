@@ -133,7 +133,7 @@ pub enum Level {
     Info,
     /// And every measurement.
     Debug,
-    /// And what the libraries say.
+    /// And what the libraries trace; in builds for development alone.
     Trace,
 }
 
