@@ -4,7 +4,7 @@
 //! from the source that the assignment asks for, except those to the name servers of the owner's own
 //! choice, which are asked as clients at this place ask them.
 //!
-//! Why nobody was reached is told as exactly as the kernel allows: its own routing table ([`told`]
+//! Why nobody was reached is told as exactly as the kernel allows: its own routing table ([`told()`]
 //! gives "no route" or "no such family"), or what routers and hosts said ([`crate::probe::icmp`]).
 //!
 //! With the cargo feature `lab` a map from public address to local socket applies to every dial, so
@@ -89,7 +89,7 @@ impl Dialer {
     /// sets the deadline, and dropping the future closes the socket.
     ///
     /// # Errors
-    /// What [`told`] or the kernel's number says; "connection refused" also when the kernel joined the
+    /// What [`told()`] or the kernel's number says; "connection refused" also when the kernel joined the
     /// socket to itself, which can happen between two local ephemeral ports.
     pub async fn tcp(&self, to: SocketAddr) -> io::Result<TcpStream> {
         self.tcp_in(Segments::Usual, to).await
@@ -137,7 +137,7 @@ impl Dialer {
     /// and keeps what routers and hosts say: ask [`icmp::why`] when sending or receiving fails.
     ///
     /// # Errors
-    /// What [`told`] or the kernel's number says.
+    /// What [`told()`] or the kernel's number says.
     pub fn udp(&self, to: SocketAddr) -> io::Result<UdpSocket> {
         self.connected(to, &self.origin())
     }
@@ -157,7 +157,7 @@ impl Dialer {
     /// comes from elsewhere must be told apart by the caller, and when sending fails, [`Self::way`] asked.
     ///
     /// # Errors
-    /// What [`told`] or the kernel's number says.
+    /// What [`told()`] or the kernel's number says.
     pub fn datagrams(&self, to: SocketAddr) -> io::Result<(UdpSocket, SocketAddr)> {
         self.unconnected(to, &self.origin())
     }

@@ -35,9 +35,9 @@ pub struct Probe {
     #[arg(value_name = "NAME")]
     pub name: DomainName,
 
-    /// A resolver to ask: "live", "1.1.1.1", "tcp://1.1.1.1", "tls://one.one.one.one@1.1.1.1",
-    /// "https://dns.quad9.net/dns-query@9.9.9.9" (without @ADDRESS the host is looked up at the live
-    /// resolver), "get+https://...", "json+https://...". May be repeated.
+    /// A resolver to ask: `live`, `1.1.1.1`, `tcp://1.1.1.1`, `tls://one.one.one.one@1.1.1.1`,
+    /// `https://dns.quad9.net/dns-query@9.9.9.9` (without an address behind @ the host is looked up at the
+    /// live resolver), and with `get+` or `json+` before https. May be repeated.
     /// [default: live, two public ones over HTTPS and two over plain DNS]
     #[arg(long = "resolver", value_name = "RESOLVER", value_parser = spec::resolver)]
     pub resolvers: Vec<Resolver>,

@@ -1,7 +1,7 @@
 //! DNS over HTTPS (RFC 8484): the wire format by POST or GET, and the JSON form of the large public
 //! services, over HTTP/2 or HTTP/1.1.
 //!
-//! [`request`] builds the question of each form, [`http`] carries it, [`response`] says what an
+//! `request` builds the question of each form, [`http`] carries it, `response` says what an
 //! answer is worth by its status and [`media`] type, [`json`] reads the JSON form and [`retry`] how
 //! long a server wants to be left alone. Redirects are not followed: the endpoint that was configured
 //! is the one that is measured.

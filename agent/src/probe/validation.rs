@@ -2,8 +2,8 @@
 //! "forged" without any other vantage; it never changes the outcome of a resolution.
 //!
 //! The answer is asked for again with its signatures, from the same resolver, and so are the keys of
-//! each zone on the way; [`fetch`] bounds the questions, [`keys`] the signatures that are checked.
-//! [`chain`] walks from the anchor to the answer, [`denial`] reads proofs that something is not there.
+//! each zone on the way; `fetch` bounds the questions, `keys` the signatures that are checked.
+//! `chain` walks from the anchor to the answer, `denial` reads proofs that something is not there.
 //!
 //! Not done: SHA-1 (RFC 9905; such a zone counts as unsigned), the root's keys by RFC 5011 (they come
 //! with a release), validation through DoH in JSON, which carries no signatures.

@@ -140,7 +140,7 @@ impl Rounds {
         self.ask_for_controls(Next { families, reason: Reason::CONFIRM, assignment, waiting: Vec::new() });
     }
 
-    /// As [`Self::bracket`], after what was measured for a task at an address of this family.
+    /// As `bracket`, after what was measured for a task at an address of this family.
     pub fn close(self: &Arc<Self>, assignment: &Arc<Assignment>, family: Family) {
         self.bracket(assignment, Families::one(family));
     }

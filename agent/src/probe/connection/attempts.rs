@@ -3,7 +3,7 @@
 //! The kernel repeats a lost SYN on a schedule that depends on its version, and always from the
 //! same source port, which a load balancer may send into the same hole. So the probe makes its own
 //! attempts and counts them. The first completed one carries the probe on; no further one is started.
-//! Earlier ones that are still under way then get a [`GRACE`]: what completes in it is counted as
+//! Earlier ones that are still under way then get a `GRACE`: what completes in it is counted as
 //! connected, what does not is silent. So the first attempt of every probe has its own outcome, and
 //! a path that loses every fourth source port shows in the attempts long before a whole probe fails.
 
