@@ -9,7 +9,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::figure::Figure;
 use self::sitting::Sitting;
@@ -105,6 +106,16 @@ pub struct TraceOptions {
 /// # Errors
 /// Something does not start, breaks down, or takes longer than a sitting may. A figure that falls short is none.
 pub async fn run(what: What) -> Result<()> {
+    // What was started is killed when it is dropped, so a signal must not end us before that.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        ended = measure(what) => ended,
+        _ = interrupt.recv() => bail!("interrupted; everything that was started is ended"),
+        _ = terminate.recv() => bail!("told to stop; everything that was started is ended"),
+    }
+}
+
+async fn measure(what: What) -> Result<()> {
     match what {
         What::Agent(options) => {
             let measured = tokio::time::timeout(SITTING_MAX, agent_figures(&options)).await;
