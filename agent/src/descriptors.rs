@@ -2,8 +2,9 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// What everything but probes needs: the spool, the uplink, logs, drivers, the owner's resolver file, a round of controls.
-const RESERVED: u64 = 96;
+/// What everything but probes needs: sockets that wait for a second reply (at most 128), open connections
+/// to resolvers (one each, at most 64), a round of controls, the spool, the uplink, logs, drivers.
+const RESERVED: u64 = 256;
 
 /// Sockets one probe may hold at once: its own four attempts.
 const PER_PROBE: u64 = 4;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-use parallax_decide::observation::{Family, Purpose, Says};
+use parallax_decide::observation::{Family, Outcome, Purpose, Says};
 
 use crate::measured::What;
 use crate::spool::Lane;
@@ -24,7 +24,7 @@ impl Seen {
     pub(super) fn lane(&mut self, purpose: Purpose, what: &What) -> (Lane, bool) {
         let works = what.says() == Says::Works;
         let Some(subject) = subject(what) else { return (Lane::Urgent, works) };
-        let Some(looks) = looks(what).filter(|_| works) else {
+        let Some(looks) = looks(what).filter(|_| works || without_ipv6(what)) else {
             self.good.remove(&subject);
             return (Lane::Urgent, works);
         };
@@ -33,7 +33,18 @@ impl Seen {
         }
         let like_before = self.good.insert(subject, looks) == Some(looks);
         let routine = purpose == Purpose::Scheduled && like_before;
-        (if routine { Lane::Routine } else { Lane::Urgent }, true)
+        (if routine { Lane::Routine } else { Lane::Urgent }, works)
+    }
+}
+
+/// A name without IPv6 addresses, as most are: no success, and no news either while it stays so. It would
+/// else fill the urgent lane with half of all resolutions.
+fn without_ipv6(what: &What) -> bool {
+    match what {
+        What::Resolution(fact, _) => fact.family == Family::V6 && fact.outcome == Outcome::Empty,
+        What::Connection(..) | What::EndpointCheck(..) | What::ControlCheck(..) | What::Path(..) | What::Missed(..) => {
+            false
+        }
     }
 }
 
@@ -74,10 +85,10 @@ fn hash(of: impl Hash) -> u64 {
 mod tests {
     use std::net::IpAddr;
 
-    use parallax_decide::observation::{Connection, EndpointCheck, Missed, MissedReason, Outcome, Stage, Target};
+    use parallax_decide::observation::{Connection, EndpointCheck, Missed, MissedReason, Resolution, Stage, Target};
 
     use super::*;
-    use crate::measured::{ConnectionParticulars, EndpointParticulars};
+    use crate::measured::{ConnectionParticulars, EndpointParticulars, ResolutionParticulars};
 
     const ADDRESS: &str = "8.6.112.0";
 
@@ -104,6 +115,29 @@ mod tests {
             worked_before: true,
         };
         What::EndpointCheck(fact, EndpointParticulars::default())
+    }
+
+    #[test]
+    fn a_name_that_has_no_ipv6_is_news_once() {
+        let resolution = |outcome, family| {
+            let fact = Resolution {
+                name: "example.com".parse().unwrap(),
+                resolver: "live".parse().unwrap(),
+                family,
+                outcome,
+                addresses: Vec::new(),
+                ttl_s: 0,
+            };
+            What::Resolution(fact, ResolutionParticulars::default())
+        };
+        let mut seen = Seen::default();
+        let mut lane = |outcome, family| seen.lane(Purpose::Scheduled, &resolution(outcome, family));
+        assert_eq!(lane(Outcome::Empty, Family::V6), (Lane::Urgent, false));
+        assert_eq!(lane(Outcome::Empty, Family::V6), (Lane::Routine, false));
+        assert_eq!(lane(Outcome::Answered, Family::V6), (Lane::Urgent, true));
+        assert_eq!(lane(Outcome::Empty, Family::V6), (Lane::Urgent, false), "it was lost");
+        assert_eq!(lane(Outcome::Empty, Family::V4), (Lane::Urgent, false));
+        assert_eq!(lane(Outcome::Empty, Family::V4), (Lane::Urgent, false), "evidence never waits");
     }
 
     #[test]
