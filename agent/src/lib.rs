@@ -45,3 +45,4 @@ pub mod spool;
 pub mod tasks;
 pub mod tls;
 pub mod uplink;
+pub mod well_known;

@@ -2,7 +2,7 @@
 //! way out at all.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -11,12 +11,13 @@ use futures_util::stream::FuturesUnordered;
 use parallax_decide::names::{ADDRESSES_MAX, DomainName};
 use parallax_decide::observation::{Connection, EndpointCheck, Family, Outcome, Resolution};
 
-use crate::assignment::{Canary, Control, Resolver, Transport, Trial};
+use crate::assignment::{Canary, Resolver, Transport};
 use crate::measured::{ConnectionParticulars, EndpointParticulars, Measured, ResolutionParticulars, What};
 use crate::probe::message::Question;
 use crate::probe::tried::Tried;
 use crate::probe::{Limits, control, endpoint, resolution};
 use crate::site::Site;
+use crate::well_known;
 
 /// What is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,13 +88,6 @@ fn limits() -> Limits {
         udp_hold: ms(500),
     }
 }
-
-/// Well-known public resolvers answer TLS for their own names everywhere, and are run by three operators.
-const CONTROLS: [(&str, [u8; 4], &str); 3] = [
-    ("control-cloudflare", [1, 1, 1, 1], "one.one.one.one"),
-    ("control-google", [8, 8, 8, 8], "dns.google"),
-    ("control-quad9", [9, 9, 9, 9], "dns.quad9.net"),
-];
 
 /// Looks.
 pub async fn look(site: &Site, wanted: &Wanted) -> Seen {
@@ -173,12 +167,7 @@ async fn ask(site: &Site, limits: &Limits, name: &DomainName, resolver: &Resolve
 
 /// How the well-known addresses fare.
 async fn way_out(site: &Site, limits: &Limits) -> Vec<Outcome> {
-    let checks = CONTROLS.iter().filter_map(|(name, address, server_name)| {
-        let at = SocketAddr::new(IpAddr::from(*address), 443);
-        let trial = Trial::Positive { at, server_name: Some((*server_name).to_owned()) };
-        Some(Control { name: name.parse().ok()?, trial })
-    });
-    let controls: Vec<Control> = checks.collect();
+    let controls = well_known::controls();
     let ended = join_all(controls.iter().map(|control| control::check(site, limits, control))).await;
     ended.iter().map(|measured| measured.what.outcome()).collect()
 }

@@ -1,6 +1,6 @@
 //! What lies around the machine: its resolver, its way out, portals, the clock.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -8,18 +8,14 @@ use http::Uri;
 use parallax_decide::observation::{Family, Outcome, Says};
 
 use super::Check;
-use crate::assignment::{Control, Resolver, Transport, Trial};
+use crate::assignment::{Resolver, Transport};
 use crate::clock;
 use crate::probe::message::Question;
 use crate::probe::{Limits, captive, control, resolution};
 use crate::site::Site;
+use crate::well_known;
 
-/// Well-known resolvers answer TLS for their own names everywhere; three operators, and one over IPv6.
-const WELL_KNOWN: [(&str, [u8; 4], &str); 3] = [
-    ("cloudflare", [1, 1, 1, 1], "one.one.one.one"),
-    ("google", [8, 8, 8, 8], "dns.google"),
-    ("quad9", [9, 9, 9, 9], "dns.quad9.net"),
-];
+/// A well-known address of IPv6.
 const WELL_KNOWN_V6: (Ipv6Addr, &str) = (Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111), "one.one.one.one");
 
 /// A page that answers with status 204, as browsers and telephones ask it.
@@ -70,13 +66,7 @@ pub(super) async fn dns(site: &Site) -> Check {
 /// Whether anything outside is reached, over each family.
 pub(super) async fn way_out(site: &Site) -> Vec<Check> {
     let limits = limits();
-    let controls: Vec<Control> = WELL_KNOWN
-        .iter()
-        .filter_map(|(name, address, server_name)| {
-            let at = SocketAddr::new(IpAddr::from(*address), 443);
-            positive(name, at, server_name)
-        })
-        .collect();
+    let controls = well_known::controls();
     let ended = join_all(controls.iter().map(|one| control::check(site, &limits, one))).await;
     let outcomes: Vec<Outcome> = ended.iter().map(|measured| measured.what.outcome()).collect();
     let reached = outcomes.iter().filter(|outcome| outcome.says() == Says::Works).count();
@@ -98,8 +88,7 @@ pub(super) async fn way_out(site: &Site) -> Vec<Check> {
         )
     };
     let six = if site.dialer.family_available(Family::V6) {
-        let at = SocketAddr::new(IpAddr::V6(WELL_KNOWN_V6.0), 443);
-        match positive("ipv6", at, WELL_KNOWN_V6.1) {
+        match well_known::control("ipv6", IpAddr::V6(WELL_KNOWN_V6.0), WELL_KNOWN_V6.1) {
             Some(one) => match control::check(site, &limits, &one).await.what.outcome() {
                 outcome if outcome.says() == Says::Works => Check::ok("ipv6", "there is a way out over IPv6"),
                 outcome => Check::warn(
@@ -114,11 +103,6 @@ pub(super) async fn way_out(site: &Site) -> Vec<Check> {
         Check::ok("ipv6", "no IPv6 here; AAAA addresses are left out, which is no fault")
     };
     vec![out, six]
-}
-
-fn positive(name: &str, at: SocketAddr, server_name: &str) -> Option<Control> {
-    let trial = Trial::Positive { at, server_name: Some(server_name.to_owned()) };
-    Some(Control { name: name.parse().ok()?, trial })
 }
 
 /// Whether a captive portal stands in between, and what time others have.
