@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use parallax_decide::address::special_purpose;
+use parallax_decide::address::{embedded_v4, special_purpose};
 use parallax_decide::observation::Outcome;
 
 use crate::local::Allow;
@@ -29,6 +29,14 @@ const NEVER: [&str; 4] = ["link-local", "multicast", "unspecified", "this networ
 /// Metadata services outside the link-local blocks: Alibaba's in carrier NAT's, AWS's in unique local's.
 const METADATA: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254))];
+
+/// The IPv4 address that an IPv6 one carries, if it does: the same machine under another form.
+fn plain(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => embedded_v4(v6).map_or(address, IpAddr::V4),
+    }
+}
 
 /// Ports resolvers may use besides the owner's list: DNS, DoH (RFC 8484), DoT (RFC 7858).
 const RESOLVER_PORTS: [u16; 3] = [53, 443, 853];
@@ -131,7 +139,7 @@ impl Policy {
         if let Some(block) = special.filter(|block| NEVER.contains(block)) {
             return Err(Denial::Never(address, block));
         }
-        if METADATA.contains(&address) {
+        if METADATA.contains(&plain(address)) {
             return Err(Denial::Never(address, "metadata service"));
         }
         let excepted = match role {
@@ -165,7 +173,7 @@ impl Policy {
     /// [`Denial::Rate`] when it is used up: in all, for this address, for its network, or for addresses
     /// never tried before.
     pub fn take_connection(&self, to: IpAddr) -> Result<(), Denial> {
-        self.connections.take(to).map_err(Denial::Rate)
+        self.connections.take(plain(to)).map_err(Denial::Rate)
     }
 
     /// Takes one question to this resolver out of the owner's allowance.
@@ -173,7 +181,7 @@ impl Policy {
     /// # Errors
     /// [`Denial::Rate`] when it is used up.
     pub fn take_question(&self, to: IpAddr) -> Result<(), Denial> {
-        self.questions.take(to).map_err(Denial::Rate)
+        self.questions.take(plain(to)).map_err(Denial::Rate)
     }
 }
 
@@ -281,6 +289,8 @@ mod tests {
             "0.0.0.0",
             "::",
             "100.100.100.200",
+            "::ffff:100.100.100.200",
+            "64:ff9b::100.100.100.200",
             "fd00:ec2::254",
         ] {
             let denied = policy.permits(never.parse().unwrap(), 443, Role::Target);
@@ -294,6 +304,14 @@ mod tests {
         let policy = policy(Allow { private: vec!["10.1.0.0/16".parse().unwrap()], ..Allow::default() });
         assert_eq!(policy.permits("10.1.2.3".parse().unwrap(), 443, Role::Target), Ok(()));
         assert!(policy.permits("10.2.2.3".parse().unwrap(), 443, Role::Target).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_form_of_an_address_shares_its_limit() {
+        let policy = policy(Allow { connections_per_minute_to_one: 4, ..Allow::default() });
+        let take = |text: &str| policy.take_connection(text.parse().unwrap()).is_ok();
+        assert!(take("9.9.9.9") && take("::ffff:9.9.9.9"));
+        assert!(!take("9.9.9.9") && !take("64:ff9b::9.9.9.9"));
     }
 
     #[tokio::test(start_paused = true)]
