@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use super::boot::{Boot, BootId};
 use super::cursor::Cursor;
-use super::lane::{Lane, Lanes};
-use super::{Spool, disk, segment};
+use super::lane::Lane;
+use super::{Spool, Writer, disk, segment};
 
 /// What is to be done.
 #[derive(Debug)]
@@ -92,7 +92,12 @@ impl Spool {
             tracing::warn!(folder = %self.root.display(), "somebody deleted a segment of the spool that was being written; a new one is begun");
         }
         if synced.gone || synced.files.is_err() {
-            self.writers = Lanes::default();
+            // What was written since this work was taken is still to be made durable, each file by itself.
+            for lane in Lane::ALL {
+                if let Some(Writer { file, unsynced: true, .. }) = self.writers.of_mut(lane).take() {
+                    self.closed.push(file);
+                }
+            }
         }
         for (id, cursor, outcome) in synced.cursors {
             if let Some(boot) = self.earlier.iter_mut().chain([&mut self.running]).find(|boot| boot.id == id) {

@@ -143,7 +143,10 @@ impl Spool {
             Err((error, torn)) => {
                 let empty = segment.bytes <= HEAD_BYTES;
                 if torn || empty {
-                    *writer = None;
+                    // The whole rows in front of the torn one are still to be made durable.
+                    if let Some(Writer { file, unsynced: true, .. }) = writer.take() {
+                        self.closed.push(file);
+                    }
                 }
                 // A full disk must not be filled with empty segments.
                 if empty && let Some(segment) = log.segments.pop_back() {
