@@ -259,6 +259,11 @@ impl Spool {
 
     /// The coordinator cannot take this row, however it is sent: it is done with, and recorded as lost.
     pub fn set_aside(&mut self, id: BootId, lane: Lane, sequence: u64) {
+        // A row that is read again after a reconnection is lost once.
+        let boot = self.earlier.iter().chain([&self.running]).find(|boot| boot.id == id);
+        if boot.is_none_or(|boot| boot.logs.of(lane).is_done(sequence)) {
+            return;
+        }
         // When it was measured is not known here; the range holds it.
         let ended_ms = (0, i64::try_from(self.now_ms).unwrap_or(i64::MAX));
         let (reason, sequences) = (LossReason::Damaged, (sequence, sequence));

@@ -206,9 +206,9 @@ impl<'a> Stream<'a> {
             let boot = batch.boot;
             let (sent, unreadable) = encoded(&batch);
             for sequence in unreadable {
-                // Nobody will acknowledge it, so it is done with, once those before it are.
-                tracing::warn!(%boot, %lane, sequence, "a spooled row that is no observation; left out");
-                spool.refused(boot, lane, sequence);
+                // Nobody will acknowledge it, so it is done with, once those before it are, and told as lost.
+                tracing::warn!(%boot, %lane, sequence, "a spooled row that is no observation; recorded as lost");
+                spool.set_aside(boot, lane, sequence);
             }
             let more = spool.has_unsent_of(lane);
             drop(spool);
