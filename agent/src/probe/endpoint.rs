@@ -39,6 +39,9 @@ pub struct Questions {
     pub missing_zone: Option<DomainName>,
 }
 
+/// Forms of a DoH question besides the one that is configured.
+const OTHER_FORMS: u32 = 2;
+
 impl Questions {
     /// Those of an assignment; the first canary stands in for a known name. `None`: there is none either.
     #[must_use]
@@ -171,7 +174,7 @@ impl Run<'_> {
     /// Tells, once, of an endpoint that never took what it is asked, and which form it does take.
     async fn misconfigured(&self, known: &Question, trace: &mut Trace) {
         let Transport::Doh(endpoint) = &self.resolver.transport else { return };
-        let mut takes = Vec::new();
+        let (mut takes, mut refuses) = (Vec::new(), 0);
         for form in [Form::WirePost, Form::WireGet, Form::Json] {
             if form == endpoint.form {
                 continue;
@@ -179,12 +182,14 @@ impl Run<'_> {
             let transport = Transport::Doh(DohEndpoint { form, ..endpoint.clone() });
             let other = Resolver { name: self.resolver.name.clone(), transport };
             let run = Run { resolver: &other, ..*self };
-            if Box::pin(run.cold(known, &mut Trace::default())).await.0.is_ok() {
-                takes.push(form.keys());
+            match Box::pin(run.cold(known, &mut Trace::default())).await.0 {
+                Ok(_) => takes.push(form.keys()),
+                Err(outcome) => refuses += u32::from(outcome == Outcome::HttpUnsupported),
             }
         }
         let advice = match takes.as_slice() {
-            [] => "it takes no other form either; correct the path of its URL".to_owned(),
+            [] if refuses == OTHER_FORMS => "it takes no other form either; correct the path of its URL".to_owned(),
+            [] => "whether it takes another form could not be found out".to_owned(),
             takes => format!("it takes {}", takes.join("; or ")),
         };
         tracing::warn!(

@@ -111,14 +111,31 @@ pub async fn ask(
     let opening = site.pool.opens(resolver);
     let mut channel = Channel::open(site, limits, resolver, trace).await?;
     let address = trace.address;
-    if let Some(shared) = channel.share() {
-        site.pool.put(resolver, shared, address);
-    }
+    let shared = channel.share().and_then(|shared| site.pool.put(resolver, shared, address));
     drop(opening);
     trace.reply.reconnected = reconnected;
+    // Until it has answered once it is on trial: whoever gives up on it, by an error or a deadline, takes
+    // it from the others too.
+    let mut trial = Trial { pool: &site.pool, resolver, number: shared };
     let reply = channel.ask(site, limits, resolver, question, trace).await?;
+    trial.number = None;
     site.pool.put(resolver, channel, address);
     Ok(reply)
+}
+
+/// A connection in the pool that has not answered yet: dropped with its number it is forgotten.
+struct Trial<'a> {
+    pool: &'a Pool,
+    resolver: &'a Resolver,
+    number: Option<u64>,
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.pool.forget(self.resolver, number);
+        }
+    }
 }
 
 /// Whether a failure can be that of a connection which died while it was idle.
@@ -176,15 +193,15 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection for the next question, unless there is one already.
-    fn put(&self, resolver: &Resolver, mut channel: Channel, address: IpAddr) {
+    /// Keeps a connection for the next question, unless there is one already; the number it was given.
+    fn put(&self, resolver: &Resolver, mut channel: Channel, address: IpAddr) -> Option<u64> {
         if channel.is_closed() {
-            return;
+            return None;
         }
         let mut held = self.lock();
         if let Some(idle) = held.idle.get_mut(&resolver.name) {
             idle.used = now();
-            return;
+            return None;
         }
         held.last_number += 1;
         let number = held.last_number;
@@ -193,6 +210,7 @@ impl Pool {
         if !std::mem::replace(&mut held.swept, true) {
             tokio::spawn(sweep(Arc::downgrade(&self.held)));
         }
+        Some(number)
     }
 
     /// Takes a connection that did not work out of everybody's reach.

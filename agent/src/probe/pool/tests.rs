@@ -132,3 +132,13 @@ async fn a_connection_ends_when_it_is_old_and_when_the_assignment_changes() {
     tokio::time::sleep(IDLE_MAX + Duration::from_secs(1)).await;
     assert!(site.pool.is_empty());
 }
+
+#[tokio::test]
+async fn a_connection_whose_first_question_failed_is_kept_from_the_next() {
+    let authority = Authority::new();
+    let site = place(authority.trust());
+    let server = serve(authority.server(HOST), &["h2"], |_| Answer::new(500, "text/plain", "no")).await;
+    let asked = one(&site, &doh(server.address, Form::WirePost, None)).await;
+    assert_eq!(asked.ended, Err(Outcome::HttpStatus));
+    assert_eq!(site.pool.len(), 0);
+}
