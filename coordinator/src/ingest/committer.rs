@@ -83,16 +83,22 @@ pub fn start(app: Arc<App>, shutdown: CancellationToken) -> (Committer, JoinHand
 /// Stores deliveries, however long the database takes to come back.
 async fn store(app: &App, deliveries: &[Delivery], shutdown: &CancellationToken) -> Result<Committed, StoreError> {
     let mut pause = RETRY_FIRST;
+    let mut strays_counted = false;
     loop {
-        let error = match attempt(app, deliveries).await {
+        let mut error = match attempt(app, deliveries).await {
             Ok(committed) => return Ok(committed),
             Err(error) => error,
         };
+        if error.is_about_the_data() && !is_missing_partition(&error) {
+            tracing::error!(%error, "the database refuses a batch that passed every check; storing row by row");
+            // What stops this half-way passes like any other trouble; the rows that were stored are known then.
+            error = match one_by_one(app, deliveries, &mut strays_counted).await {
+                Ok(committed) => return Ok(committed),
+                Err(error) => error,
+            };
+        }
         if is_missing_partition(&error) {
             make_partitions(app).await;
-        } else if error.is_about_the_data() {
-            tracing::error!(%error, "the database refuses a batch that passed every check; storing row by row");
-            return one_by_one(app, deliveries).await;
         }
         if shutdown.is_cancelled() {
             return Err(error);
@@ -120,17 +126,22 @@ async fn attempt(app: &App, deliveries: &[Delivery]) -> Result<Committed, StoreE
 }
 
 /// Stores each row alone, and counts as refused what the database does not take.
-async fn one_by_one(app: &App, deliveries: &[Delivery]) -> Result<Committed, StoreError> {
+/// Observations without a usable number have no cursor to tell that they were counted: `strays_counted` does.
+async fn one_by_one(app: &App, deliveries: &[Delivery], strays_counted: &mut bool) -> Result<Committed, StoreError> {
     let mut sum = Committed::default();
-    for delivery in deliveries {
-        if !delivery.stray.is_empty() {
-            let stray = Delivery { items: Vec::new(), ..delivery.clone() };
-            attempt(app, &[stray]).await?;
+    if !*strays_counted {
+        let alone = |delivery: &Delivery| Delivery { items: Vec::new(), ..delivery.clone() };
+        let strays: Vec<Delivery> = deliveries.iter().filter(|one| !one.stray.is_empty()).map(alone).collect();
+        if !strays.is_empty() {
+            attempt(app, &strays).await?;
         }
+        *strays_counted = true;
+    }
+    for delivery in deliveries {
         for item in &delivery.items {
             let mut alone = Delivery { items: vec![item.clone()], stray: Vec::new(), ..delivery.clone() };
             let committed = match attempt(app, std::slice::from_ref(&alone)).await {
-                // Not for want of a partition: the whole batch comes again and makes it.
+                // Not for want of a partition: that is made, and the batch tried again.
                 Err(error) if error.is_about_the_data() && !is_missing_partition(&error) => {
                     let refused =
                         Refused { vantage: delivery.vantage, reason: "not_storable", detail: error.to_string() };
