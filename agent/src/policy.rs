@@ -76,7 +76,7 @@ pub enum Denial {
     #[error("paths are not looked for; to allow it set allow.paths in the owner's file")]
     Paths,
     /// A limit of the owner's is used up: own trouble, says nothing about the address.
-    #[error("the owner's limit is used up; to allow more raise {0} in the owner's file")]
+    #[error("a limit is used up: {0}")]
     Rate(Limit),
 }
 

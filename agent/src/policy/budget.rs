@@ -32,18 +32,27 @@ pub enum Limit {
     QuestionsToOne,
     /// Addresses an hour that were not contacted in the hour before.
     NewAddresses,
+    /// Addresses that are counted apart: fixed, no key.
+    Counted,
 }
 
 impl std::fmt::Display for Limit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Connections => "allow.connections_per_minute",
-            Self::ConnectionsToOne => "allow.connections_per_minute_to_one",
-            Self::ConnectionsToNetwork => "allow.connections_per_minute_to_network",
-            Self::Questions => "allow.questions_per_minute",
-            Self::QuestionsToOne => "allow.questions_per_minute_to_one",
-            Self::NewAddresses => "allow.new_addresses_per_hour",
-        })
+        let key = match self {
+            Self::Connections => "connections_per_minute",
+            Self::ConnectionsToOne => "connections_per_minute_to_one",
+            Self::ConnectionsToNetwork => "connections_per_minute_to_network",
+            Self::Questions => "questions_per_minute",
+            Self::QuestionsToOne => "questions_per_minute_to_one",
+            Self::NewAddresses => "new_addresses_per_hour",
+            Self::Counted => {
+                return write!(
+                    f,
+                    "{COUNTED_MAX} addresses an hour are all that one agent contacts; nothing raises that"
+                );
+            }
+        };
+        write!(f, "to allow more raise allow.{key} in the owner's file")
     }
 }
 
@@ -93,7 +102,7 @@ impl Budget {
             left.left_out = left.left_out.saturating_add(1);
             // Every power of two: a limit that is always reached must not fill the log.
             if left.left_out.is_power_of_two() {
-                tracing::warn!(left_out = left.left_out, %to, "the owner's limit is used up; to allow more raise {limit} in the owner's file");
+                tracing::warn!(left_out = left.left_out, %to, "a limit is used up: {limit}");
             }
         }
         taken
@@ -109,7 +118,7 @@ impl Left {
             self.ones.retain(|_, bucket| remembered(bucket));
             self.networks.retain(|_, bucket| remembered(bucket));
             if self.ones.len() >= COUNTED_MAX {
-                return Err(rates.new_ones.1);
+                return Err(Limit::Counted);
             }
         }
         let expired =
@@ -228,7 +237,7 @@ mod tests {
             let _ = budget.take(address(network, 1));
         }
         assert_eq!(budget.left.lock().unwrap().ones.len(), COUNTED_MAX);
-        assert_eq!(budget.take(address(2999, 1)), Err(Limit::NewAddresses));
+        assert_eq!(budget.take(address(2999, 1)), Err(Limit::Counted));
         tokio::time::advance(REMEMBERED_FOR).await;
         assert_eq!(budget.take(address(2999, 1)), Ok(()));
     }

@@ -22,6 +22,8 @@ pub struct SyncWork {
 #[derive(Debug)]
 pub struct Synced {
     files: io::Result<()>,
+    /// Folders that could not be synced: to be tried again.
+    folders: Vec<PathBuf>,
     /// Whether somebody deleted a file that is being written.
     gone: bool,
     cursors: Vec<(BootId, Cursor, io::Result<()>)>,
@@ -37,9 +39,15 @@ impl SyncWork {
             disk::fault(disk::Step::Sync).and_then(|()| file.sync_data())
         };
         // One that is gone has nothing left to be made durable.
+        let mut left = Vec::new();
         let folder = |path: PathBuf| match disk::sync_folder(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            synced => synced,
+            synced => {
+                if synced.is_err() {
+                    left.push(path);
+                }
+                synced
+            }
         };
         let cursor = |(boot, cursor): (BootId, Cursor)| {
             let written = cursor.write(true);
@@ -48,7 +56,12 @@ impl SyncWork {
         // All are tried; the first error tells.
         let files = self.files.into_iter().map(sync).fold(Ok(()), Result::and);
         let folders = self.folders.into_iter().map(folder).fold(Ok(()), Result::and);
-        Synced { files: files.and(folders), gone, cursors: self.cursors.into_iter().map(cursor).collect() }
+        Synced {
+            files: files.and(folders),
+            folders: left,
+            gone,
+            cursors: self.cursors.into_iter().map(cursor).collect(),
+        }
     }
 }
 
@@ -97,6 +110,11 @@ impl Spool {
                 if let Some(Writer { file, unsynced: true, .. }) = self.writers.of_mut(lane).take() {
                     self.closed.push(file);
                 }
+            }
+        }
+        for folder in synced.folders {
+            if !self.folders.contains(&folder) {
+                self.folders.push(folder);
             }
         }
         for (id, cursor, outcome) in synced.cursors {
