@@ -13,6 +13,8 @@
 //!   journalled, re-asserted and removed at their expiry; [`proofs`] is what may be pinned at all.
 //! * [`by_hand`] is the same measuring without a coordinator, for people; [`doctor`] looks at the machine.
 //! * [`descriptors`] says how much may be in flight. [`clock`] is the only reader of clocks, [`entropy`] the only source of randomness.
+//! * [`offset`] is how far our clock is from the coordinator's, [`dates`] suspects it when certificates fail everywhere;
+//!   [`certificate`] and [`date`] read what they rest on.
 //!
 //! Absent on purpose: judgement. The agent classifies what the operating system and the protocols
 //! said into one named outcome and stops there; whether a place or the world is broken is decided
@@ -22,8 +24,11 @@ pub mod agent;
 pub mod assignment;
 pub mod burst;
 pub mod by_hand;
+pub mod certificate;
 pub mod cli;
 pub mod clock;
+pub mod date;
+pub mod dates;
 pub mod descriptors;
 pub mod dial;
 pub mod doctor;
@@ -32,6 +37,7 @@ pub mod local;
 pub mod measured;
 #[cfg(test)]
 mod netns;
+pub mod offset;
 pub mod own;
 pub mod pins;
 pub mod policy;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock;
+use crate::dates::Dates;
 use crate::measured::{Measured, Reason};
+use crate::offset::ClockOffset;
 use crate::spool::{Lane, Spool};
-use crate::uplink::dates::Dates;
-use crate::uplink::offset::ClockOffset;
 use crate::uplink::wire;
 use seen::Seen;
 

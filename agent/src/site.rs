@@ -1,6 +1,7 @@
 //! What every probe needs: the door, the owner's policy, the trust and the live resolver.
 
 use crate::dial::Dialer;
+use crate::offset::ClockOffset;
 use crate::policy::Policy;
 use crate::probe::bootstrap::Bootstrap;
 use crate::probe::live::LiveServers;
@@ -11,7 +12,6 @@ use crate::probe::validation::Validator;
 use crate::probe::worked::Worked;
 use crate::proofs::Proofs;
 use crate::tls::Trust;
-use crate::uplink::offset::ClockOffset;
 
 /// The place's means.
 #[derive(Debug)]

@@ -17,11 +17,11 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::certificate::Certificate;
 use crate::clock::CertificateTime;
 use crate::measured::CertificateHash;
 use crate::probe::remark::{date, harmless};
 use crate::probe::trouble::{Trouble, trouble};
-use crate::uplink::certificate::Certificate;
 
 /// Most names of a foreign certificate that are told, and the longest of each in characters.
 const NAMES_TOLD_MAX: usize = 3;

@@ -6,8 +6,7 @@
 //!   it did not come about, [`backoff`] when to try again.
 //! * [`session`] opens one stream, [`stream`] is its life, [`heartbeat`] notices its death and
 //!   [`reply`] reads its end. [`wire`] and [`orders`] translate.
-//! * [`offset`], [`dates`], [`expiry`], [`clones`] watch the clock, our certificate and our identity;
-//!   [`status`] shows them.
+//! * [`expiry`] and [`clones`] watch our certificate and our identity; [`status`] shows them.
 //!
 //! A stream counts as connected only after the coordinator's first message: TLS 1.3 lets a client
 //! with a revoked certificate finish its handshake, and learn of the refusal only when it reads.
@@ -37,12 +36,9 @@ use timing::Timing;
 
 pub mod address;
 pub mod backoff;
-pub mod certificate;
 pub mod clones;
 pub mod connector;
 pub mod credentials;
-pub mod date;
-pub mod dates;
 pub mod dialling;
 pub mod expiry;
 pub mod flight;
@@ -50,7 +46,6 @@ pub mod heartbeat;
 pub mod identity;
 pub mod known;
 pub mod lookup;
-pub mod offset;
 pub mod orders;
 pub mod proxy;
 pub mod reply;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::{Check, Doctor};
 use crate::clock;
 use crate::local::Local;
+use crate::offset::ClockOffset;
 use crate::uplink::address::Coordinator;
 use crate::uplink::connector::Connector;
 use crate::uplink::identity::{Credentials, Identity};
 use crate::uplink::known::Known;
-use crate::uplink::offset::ClockOffset;
 use crate::uplink::timing::Timing;
 
 /// Seconds of a day.

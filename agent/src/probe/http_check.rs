@@ -22,7 +22,7 @@ use tokio::time::timeout_at;
 use super::trouble::trouble;
 use crate::assignment::HttpCheck;
 use crate::clock::{Instant, now};
-use crate::uplink::date;
+use crate::date;
 
 /// Most bytes of an answer in memory at once, its head included; hyper takes no less than 8 KiB.
 const BUFFER_BYTES_MAX: usize = 16 << 10;

@@ -1,6 +1,6 @@
 //! Words for people beside an outcome: joined, bounded, and harmless to show.
 
-use crate::uplink::date as calendar;
+use crate::date as calendar;
 
 /// Adds a remark to those already made.
 pub fn add(remarks: &mut String, remark: &str) {

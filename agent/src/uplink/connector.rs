@@ -17,13 +17,13 @@ use super::dialling::{Dialling, tcp};
 use super::identity::Credentials;
 use super::known::Known;
 use super::lookup::Lookup;
-use super::offset::ClockOffset;
 use super::proxy::{Proxy, ProxySetting};
 use super::timing::Timing;
 use super::trouble::Trouble;
 use super::watched::{Verdict, Watched};
 use crate::clock;
 use crate::dial::Segments;
+use crate::offset::ClockOffset;
 use crate::tls;
 
 /// The name in the coordinator's certificate, whatever its address is.

@@ -7,7 +7,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::certificate::{Certificate, Validity};
+use crate::certificate::{Certificate, Validity};
 
 /// What a connection needs.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Warns before our own certificate ends, in time scaled to its life.
 
-use super::certificate::Validity;
-use super::date;
+use crate::certificate::Validity;
+use crate::date;
 
 /// Warned of when this share of its life is left, and again at each next one: 6 days, 3 days, 36
 /// hours and 7 hours of a certificate of 30 days.

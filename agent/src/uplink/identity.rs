@@ -13,9 +13,9 @@ use rustls::client::WebPkiServerVerifier;
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
-use super::certificate::Certificate;
 pub use super::credentials::Credentials;
 use super::credentials::Noting;
+use crate::certificate::Certificate;
 use crate::clock::now;
 use crate::tls::{builder, certificates};
 

@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use super::address::Coordinator;
-use super::certificate::harmless;
-use super::date;
+use crate::certificate::harmless;
+use crate::date;
 use crate::local::Local;
 pub use exceptions::Exceptions;
 

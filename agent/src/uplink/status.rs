@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
-use super::certificate::Validity;
+use crate::certificate::Validity;
 use crate::clock::{Instant, now, since};
 use crate::recorder::Recorder;
 

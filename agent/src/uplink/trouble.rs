@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use super::address::Coordinator;
 use super::backoff::Pace;
-use super::certificate::Validity;
-use super::date;
 use super::identity::IdentityError;
-use super::offset::Doubt;
 use super::proxy::ProxyTrouble;
+use crate::certificate::Validity;
+use crate::date;
+use crate::offset::Doubt;
 
 /// Why a connection did not come about.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

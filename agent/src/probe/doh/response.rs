@@ -14,10 +14,10 @@ use super::http::named;
 use super::media::Media;
 use super::retry::retry_after;
 use crate::clock::unix_ms;
+use crate::date;
 use crate::probe::ask::Trace;
 use crate::probe::message::REPLY_BYTES_MAX;
 use crate::probe::remark::{add, harmless};
-use crate::uplink::date;
 
 /// Most of a page that is read for its title, in bytes, and the longest wait for it: the outcome is
 /// known before.

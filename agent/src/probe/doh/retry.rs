@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::uplink::date;
+use crate::date;
 
 /// Longest wait that is believed. A server that asks for more is asked for its reasons by people.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);

@@ -8,10 +8,10 @@ use tokio::net::{TcpListener, TcpStream};
 use super::rig::{Agent, Line, Rig};
 use super::store::Store;
 use super::*;
+use crate::offset::ClockOffset;
 use crate::probe::testing::{refused_port, silent_port};
 use crate::uplink::connector::COORDINATOR_NAME;
 use crate::uplink::known::Known;
-use crate::uplink::offset::ClockOffset;
 use crate::uplink::proxy::{Proxy, ProxySetting};
 
 /// A listener that does this with each connection.

@@ -3,7 +3,7 @@
 
 use parallax_decide::observation::Outcome;
 
-use super::offset::ClockOffset;
+use crate::offset::ClockOffset;
 
 /// So many such failures in a row, without one TLS handshake that came about between them. Controls
 /// of several operators are among what is measured, so this is more than one careless server.

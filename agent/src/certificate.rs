@@ -3,7 +3,7 @@
 //! Reads DER (X.690) only as far as that (RFC 5280, 4.1), from bytes that anybody on the way may
 //! have made up: nothing is trusted here, it is only told.
 
-use super::date::{self, number};
+use crate::date::{self, number};
 
 /// Longest name that is shown, in characters.
 const SHOWN_MAX: usize = 64;

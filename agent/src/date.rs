@@ -61,7 +61,7 @@ pub fn http(text: &str) -> Option<i64> {
 }
 
 /// A number of one to four digits.
-pub(super) fn number(text: &str) -> Option<i64> {
+pub(crate) fn number(text: &str) -> Option<i64> {
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok())?
 }

@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::certificate::Validity;
-use super::date;
+use crate::certificate::Validity;
 use crate::clock;
+use crate::date;
 
 /// Samples kept.
 const SAMPLES_MAX: usize = 8;
