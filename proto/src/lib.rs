@@ -1,9 +1,12 @@
-//! The wire between agents and coordinator, generated from `probe/v1/session.proto`.
+//! The wire between agents and coordinator, generated from `probe/v1/session.proto`, and the text form
+//! of a join [`token`].
 //!
 //! Read the `.proto` file: it carries the documentation, the units and the limits. These types
 //! stop at the agent's `uplink` and the coordinator's `ingest`; nothing else of ours uses them.
 
-/// Version 1 of the probe protocol.
+pub mod token;
+
+/// The probe protocol's messages.
 #[expect(
     missing_docs,
     clippy::all,
@@ -13,6 +16,27 @@
 pub mod v1 {
     tonic::include_proto!("parallax.probe.v1");
 }
+
+/// Newest protocol version of this program. 2: signed orders, renewal, trust.
+pub const PROTOCOL: u32 = 2;
+
+/// Oldest protocol version this program still speaks: one version apart works both ways.
+pub const PROTOCOL_MIN: u32 = 1;
+
+/// What is signed in a `Signed` begins with this.
+pub const ORDER_CONTEXT: &[u8] = b"parallax order v1\0";
+
+/// Most coordinators a token or a `Trust` may name.
+pub const COORDINATORS_MAX: usize = 16;
+
+/// Most authorities and most signers a `Trust` may name.
+pub const TRUSTED_MAX: usize = 8;
+
+/// Longest certificate request, in bytes: a P-256 one has about 300.
+pub const REQUEST_BYTES_MAX: usize = 4096;
+
+/// The word for why something was refused stands in a status's metadata under this name.
+pub const REASON: &str = "reason";
 
 /// Largest encoded message either side accepts, in bytes. A batch of observations stays far
 /// below it (see `BATCH_OBSERVATIONS_MAX`); a larger message ends the stream with a reason.

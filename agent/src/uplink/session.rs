@@ -170,6 +170,8 @@ impl Uplink {
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             boot_id: self.boot.to_string(),
             assignment_version: self.kept.version(),
+            epoch: 0,
+            protocol_min: PROTOCOL,
         };
         // The channel is empty and both its ends are here.
         let _ = send.try_send(message(agent_message::Message::Hello(hello)));

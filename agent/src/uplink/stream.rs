@@ -242,7 +242,12 @@ impl<'a> Stream<'a> {
                     self.uplink.recorder.clock().heard(pong.unix_ms, sent_ms);
                 }
             }
-            None => tracing::warn!("the coordinator sent a message this agent does not know; is the agent older?"),
+            Some(
+                coordinator_message::Message::Signed(_)
+                | coordinator_message::Message::Renewed(_)
+                | coordinator_message::Message::Trust(_),
+            )
+            | None => tracing::warn!("the coordinator sent a message this agent does not know; is the agent older?"),
         }
     }
 

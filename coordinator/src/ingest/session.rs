@@ -231,7 +231,7 @@ impl Session {
                 }
                 Err(_) => Ok(Some(message)),
             },
-            Some(FromAgent::Batch(_) | FromAgent::Hello(_)) | None => Ok(Some(message)),
+            Some(FromAgent::Batch(_) | FromAgent::Hello(_) | FromAgent::Renewal(_)) | None => Ok(Some(message)),
         }
     }
 
@@ -289,6 +289,9 @@ impl Session {
             Some(FromAgent::Ping(_)) => return None,
             Some(FromAgent::ChangeReport(report)) => convert::report(&report).err()?,
             Some(FromAgent::Hello(_)) => ("second_hello", "Hello comes once, first".to_owned()),
+            Some(FromAgent::Renewal(_)) => {
+                ("no_renewal", "certificates are not renewed over the stream yet".to_owned())
+            }
             None => ("no_message", "a message of no known kind".to_owned()),
         };
         Some(self.refuse_whole(fault, boot, None))

@@ -117,6 +117,7 @@ impl Agent {
             agent_version: "0.1.0".to_owned(),
             boot_id,
             assignment_version: 0,
+            ..v1::Hello::default()
         }))
         .await;
     }

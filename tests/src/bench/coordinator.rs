@@ -283,7 +283,7 @@ async fn converse(
                         let unix_ms = whole_ms(clock::unix_ms());
                         coordinator_message::Message::Pong(v1::Pong { nonce: ping.nonce, unix_ms })
                     }
-                    Some(agent_message::Message::Hello(_) | agent_message::Message::ChangeReport(_)) | None => continue,
+                    Some(agent_message::Message::Hello(_) | agent_message::Message::ChangeReport(_) | agent_message::Message::Renewal(_)) | None => continue,
                 }
             }
         };
