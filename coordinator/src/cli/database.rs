@@ -4,17 +4,18 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sqlx::Connection;
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::PgConnection;
 
 use super::StateDir;
 use crate::embedded;
 use crate::error::{Exit, Failure};
+use crate::store::servers::{Servers, UrlError};
 
 /// Which database.
 #[derive(Debug, Clone, Args)]
 pub struct Database {
-    /// URL of an external Postgres. It may hold a password: prefer the file or the environment.
+    /// URL of an external Postgres; it may name several servers of one cluster (HOST:PORT,HOST:PORT), of
+    /// which the one that takes writes is used. It may hold a password: prefer the file or the environment.
     #[arg(
         long,
         env = "PARALLAX_DATABASE_URL",
@@ -32,11 +33,11 @@ pub struct Database {
 }
 
 impl Database {
-    /// The external database, if one was given.
+    /// The servers of the external database, if one was given.
     ///
     /// # Errors
     /// When the file or the URL cannot be read. The URL itself is never shown: it holds a password.
-    pub fn external(&self) -> Result<Option<PgConnectOptions>, Failure> {
+    pub fn external(&self) -> Result<Option<Servers>, Failure> {
         let url = match (&self.database_url, &self.database_url_file) {
             (Some(url), _) => url.clone(),
             (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| {
@@ -46,10 +47,11 @@ impl Database {
             })?,
             (None, None) => return Ok(None),
         };
-        url.trim().parse().map(Some).map_err(|_| {
-            Failure::new(Exit::Usage, "the database URL cannot be understood")
-                .why("it is not shown, since it may hold a password")
-                .fix("write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters percent-encoded")
+        url.parse().map(Some).map_err(|why: UrlError| {
+            Failure::new(Exit::Usage, "the database URL cannot be understood").why(why).fix(
+                "write postgres://USER:PASSWORD@HOST:PORT/DATABASE, or several HOST:PORT with commas between, with \
+                 special characters percent-encoded",
+            )
         })
     }
 
@@ -63,11 +65,12 @@ impl Database {
             Some(_) => "check the server and the URL",
             None => "start the coordinator (parallax serve), or give its --state or --database-url",
         };
-        let options = match external {
-            Some(options) => options,
-            None => embedded::connect_options(&self.state.path()?)?,
+        let servers = match external {
+            Some(servers) => servers,
+            None => embedded::connect_options(&self.state.path()?)?.into(),
         };
-        PgConnection::connect_with(&options)
+        servers
+            .connect_to_read()
             .await
             .map_err(|error| Failure::new(Exit::Unreachable, "the database cannot be reached").why(error).fix(fix))
     }

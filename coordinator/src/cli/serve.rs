@@ -12,15 +12,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use clap::Args;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::config::ConfigFile;
 use super::database::Database;
-use super::reading::CONNECT_WITHIN;
 use crate::ca::Authority;
 use crate::clock::{self, Clock};
 use crate::config::Config;
@@ -29,6 +26,7 @@ use crate::error::{Exit, Failure};
 use crate::ingest::{self, tls};
 use crate::state::App;
 use crate::store::configured::{self, Configured};
+use crate::store::servers::Servers;
 use crate::store::{self, StoreError, partition, setup, vantage};
 use crate::web::listen::WebListener;
 use crate::{revocation, tasks, web};
@@ -68,14 +66,14 @@ pub async fn run(serve: Serve) -> Result<(), Failure> {
     let authority = Authority::open(&state_dir, clock::wall())?;
     let shutdown = CancellationToken::new();
     listen_to_signals(&shutdown)?;
-    let (options, mut embedded) = match serve.database.external()? {
-        Some(options) => (options, None),
+    let (servers, mut embedded) = match serve.database.external()? {
+        Some(servers) => (servers, None),
         None => {
             let embedded = Embedded::start(&state_dir, serve.pg_bin.as_deref()).await?;
-            (crate::embedded::connect_options(&state_dir)?, Some(embedded))
+            (crate::embedded::connect_options(&state_dir)?.into(), Some(embedded))
         }
     };
-    let serving = with_database(&serve, config, state_dir, authority, options, embedded.is_some(), shutdown.clone());
+    let serving = with_database(&serve, config, state_dir, authority, servers, embedded.is_some(), shutdown.clone());
     let serving = async {
         tokio::select! {
             result = serving => result,
@@ -109,12 +107,12 @@ async fn with_database(
     config: Config,
     state_dir: PathBuf,
     authority: Authority,
-    options: PgConnectOptions,
+    servers: Servers,
     is_embedded: bool,
     shutdown: CancellationToken,
 ) -> Result<(), Failure> {
     let clock = Clock::system();
-    prepare(&options, &config, &clock, serve.no_migrate && !is_embedded).await?;
+    prepare(&servers, &config, &clock, serve.no_migrate && !is_embedded).await?;
     let grpc = TcpListener::bind(config.listen.grpc).await.map_err(|error| {
         Failure::new(Exit::Failed, format!("cannot listen on {} for agents", config.listen.grpc))
             .why(error)
@@ -122,7 +120,9 @@ async fn with_database(
     })?;
     let web = WebListener::open(&config.listen.web).await?;
     let grpc_address = grpc.local_addr().map_err(anyhow::Error::new)?;
-    let app = App::new(store::pool(options), config, clock, state_dir);
+    let (pool, follower) = servers.pool();
+    let following = tokio::spawn(follower.run(shutdown.clone()));
+    let app = App::new(pool, config, clock, state_dir);
     let tls = Arc::new(ArcSwap::new(server_tls(&authority, &app)?));
     let database = if is_embedded { "embedded" } else { "external" };
     // Whoever read it may have gone; that is no reason to fail.
@@ -140,7 +140,7 @@ async fn with_database(
         tokio::join!(async { ends(ingest::serve(Arc::clone(&app), grpc, tls, shutdown.clone()).await) }, async {
             ends(web.serve(web::router(Arc::clone(&app), shutdown.clone()), shutdown.clone()).await)
         },);
-    for task in [upkeep, revocations, tasks] {
+    for task in [upkeep, revocations, tasks, following] {
         if let Err(error) = task.await {
             tracing::error!(%error, "a task ended badly");
         }
@@ -151,15 +151,13 @@ async fn with_database(
 }
 
 /// Schema, partitions and vantages; aligns the clock.
-async fn prepare(options: &PgConnectOptions, config: &Config, clock: &Clock, no_migrate: bool) -> Result<(), Failure> {
+async fn prepare(servers: &Servers, config: &Config, clock: &Clock, no_migrate: bool) -> Result<(), Failure> {
     let unreachable = |why: String| {
-        Failure::new(Exit::Unreachable, "the database cannot be reached").why(why).fix("check the server and the URL")
+        Failure::new(Exit::Unreachable, "no server of the database can be used")
+            .why(why)
+            .fix("check the servers and the URL; one of them must take writes")
     };
-    let mut connection =
-        tokio::time::timeout(CONNECT_WITHIN, PgConnection::connect_with(&store::quiet(options.clone())))
-            .await
-            .map_err(|_| unreachable(format!("no answer within {} s", CONNECT_WITHIN.as_secs())))?
-            .map_err(|error| unreachable(error.to_string()))?;
+    let mut connection = servers.connect().await.map_err(|error| unreachable(error.to_string()))?;
     if no_migrate {
         setup::check_schema(&mut connection).await.map_err(|why| {
             Failure::new(Exit::Refused, "the database's schema is not this program's")

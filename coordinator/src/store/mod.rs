@@ -6,14 +6,14 @@
 //! - [`log`]: the log of facts, also read back, in commit order.
 //! - [`verdict`], [`incident`], [`plan`], [`freeze`]: what was concluded and done.
 //! - [`read`], [`configured`]: what pages, the API and the operator's tool read.
-//! - [`setup`]: migrations. [`partition`]: days of the log. [`lease`]: exactly one coordinator runs the tasks.
+//! - [`servers`]: which server of a cluster takes writes. [`setup`]: migrations. [`partition`]: days of the log. [`lease`]: exactly one coordinator runs the tasks.
 //!
 //! A caller that wants several functions in one transaction begins it and passes it on.
 
 use std::time::Duration;
 
 use parallax_decide::time::Timestamp;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 use sqlx::{Connection, Postgres, Transaction};
 use time::OffsetDateTime;
 
@@ -30,6 +30,7 @@ pub mod partition;
 pub mod plan;
 pub mod read;
 pub mod refusal;
+pub mod servers;
 pub mod setup;
 #[cfg(test)]
 mod tests;
@@ -94,13 +95,10 @@ impl StoreError {
     }
 }
 
-/// Opens the pool. Connections are made when first used.
+/// Opens the pool of one server that stays. Connections are made when first used.
 #[must_use]
 pub fn pool(options: PgConnectOptions) -> PgPool {
-    PgPoolOptions::new()
-        .max_connections(CONNECTIONS_MAX)
-        .acquire_timeout(ACQUIRE_WITHIN)
-        .connect_lazy_with(quiet(options))
+    servers::Servers::from(options).pool().0
 }
 
 /// The settings of every session: its name for whoever looks at the server, no notices, and no
