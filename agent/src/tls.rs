@@ -2,26 +2,26 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parallax_decide::observation::Outcome;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::client::Resumption;
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::certificate::Certificate;
 use crate::clock::CertificateTime;
 use crate::measured::CertificateHash;
 use crate::probe::remark::{date, harmless};
 use crate::probe::trouble::{Trouble, trouble};
+use judge::Judge;
+
+pub mod judge;
 
 /// Most names of a foreign certificate that are told, and the longest of each in characters.
 const NAMES_TOLD_MAX: usize = 3;
@@ -137,97 +137,18 @@ impl Trust {
         let mut own = config.clone();
         own.dangerous().set_certificate_verifier(Arc::clone(&judge) as _);
         let shaking = Box::pin(TlsConnector::from(Arc::new(own)).connect(name, stream));
-        let (stream, remark) = match timeout(limit, shaking).await {
+        let shaken = timeout(limit, shaking).await;
+        let seen = judge.take_seen();
+        let (stream, remark) = match shaken {
             Ok(Ok(stream)) => (Ok(Box::new(stream)), String::new()),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a TLS handshake failed");
-                let issuer = judge.seen.get().and_then(|seen| seen.issuer.as_deref());
+                let issuer = seen.as_ref().and_then(|seen| seen.refused.as_ref()).map(|one| one.issuer.as_str());
                 (Err(failure(&error)), remark(&error, issuer))
             }
             Err(_) => (Err(Outcome::TlsSilent), String::new()),
         };
-        Shaken { stream, certificate: judge.seen.get().map(|seen| seen.hash), remark }
-    }
-}
-
-/// What was seen of a certificate.
-#[derive(Debug)]
-struct Seen {
-    hash: CertificateHash,
-    /// Who issued it, fit to be shown; only of one that was not accepted.
-    issuer: Option<String>,
-}
-
-/// Judges certificates as the library's own verifier does, and takes down what it was asked about.
-#[derive(Debug)]
-struct Judge {
-    /// `None`: no authority is known, so none is trusted; the library makes no verifier for that.
-    roots: Option<Arc<WebPkiServerVerifier>>,
-    algorithms: WebPkiSupportedAlgorithms,
-    seen: OnceLock<Seen>,
-}
-
-impl Judge {
-    fn new(roots: RootCertStore) -> Result<Self, rustls::Error> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let algorithms = provider.signature_verification_algorithms;
-        let roots = match roots.is_empty() {
-            true => None,
-            false => Some(
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-                    .build()
-                    .map_err(|error| rustls::Error::General(error.to_string()))?,
-            ),
-        };
-        Ok(Self { roots, algorithms, seen: OnceLock::new() })
-    }
-
-    /// The same judge, who has seen nothing yet.
-    fn again(&self) -> Self {
-        Self { roots: self.roots.clone(), algorithms: self.algorithms, seen: OnceLock::new() }
-    }
-}
-
-impl ServerCertVerifier for Judge {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = match &self.roots {
-            Some(roots) => roots.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now),
-            None => Err(CertificateError::UnknownIssuer.into()),
-        };
-        self.seen.get_or_init(|| Seen {
-            hash: certificate_hash(end_entity),
-            issuer: verified.is_err().then(|| Certificate::read(end_entity)).flatten().map(|read| read.issuer),
-        });
-        verified
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
+        Shaken { stream, certificate: seen.map(|seen| seen.hash), remark }
     }
 }
 

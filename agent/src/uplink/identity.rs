@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::RootCertStore;
-use rustls::client::WebPkiServerVerifier;
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
 pub use super::credentials::Credentials;
-use super::credentials::Noting;
 use crate::certificate::Certificate;
 use crate::clock::now;
+use crate::tls::judge::Judge;
 use crate::tls::{builder, certificates};
 
 /// Files of the folder.
@@ -136,19 +135,15 @@ impl Identity {
         let own = own.ok_or_else(|| self.bad(CERTIFICATE, "its first certificate cannot be read"))?;
         let key =
             PrivateKeyDer::from_pem_slice(key).map_err(|_| self.bad(KEY, "it holds no private key in PEM form"))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        let presented = Arc::default();
-        let noting =
-            Noting { verifier: verifier.map_err(|error| self.bad(CA, error))?, presented: Arc::clone(&presented) };
+        let judge = Arc::new(Judge::new(roots).map_err(|error| self.bad(CA, error))?);
         let mut config = builder()
             .map_err(|error| self.bad(CA, error))?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(noting))
+            .with_custom_certificate_verifier(Arc::clone(&judge) as _)
             .with_client_auth_cert(chain, key)
             .map_err(|error| self.bad(CERTIFICATE, error))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Credentials { tls: Arc::new(config), validity: own.validity, authorities, presented })
+        Ok(Credentials { tls: Arc::new(config), validity: own.validity, authorities, judge })
     }
 
     fn read(&self, file: &str) -> Result<Vec<u8>, IdentityError> {
