@@ -85,11 +85,9 @@ impl Flight {
         self.routine_at
     }
 
-    /// Everything up to `sequence` of that lane of that boot is done with. How many batches that was.
-    pub fn done(&mut self, boot: BootId, lane: Lane, sequence: u64) -> usize {
-        let before = self.flying.len();
+    /// Everything up to `sequence` of that lane of that boot is done with.
+    pub fn done(&mut self, boot: BootId, lane: Lane, sequence: u64) {
         self.flying.retain(|batch| batch.boot != boot || batch.lane != lane || batch.last > sequence);
-        before - self.flying.len()
     }
 
     /// The oldest one of that lane of that boot.
@@ -197,7 +195,8 @@ mod tests {
         }
         assert!(!flight.has_room(Lane::Urgent, later, &cut));
         let boot = flight.oldest().unwrap().boot;
-        assert_eq!(flight.done(boot, Lane::Urgent, 3), 3);
+        flight.done(boot, Lane::Urgent, 3);
+        assert_eq!(flight.oldest_of(boot, Lane::Urgent).map(|batch| batch.first), Some(4));
         assert!(flight.has_room(Lane::Urgent, later, &cut) && !flight.has_room(Lane::Routine, later, &cut));
     }
 

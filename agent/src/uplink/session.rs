@@ -56,24 +56,13 @@ pub struct Lost {
     pub replaced: bool,
     /// One of the two clocks is suspected.
     pub about_time: bool,
-    /// A message was too large.
-    pub too_large: bool,
 }
 
 impl Lost {
     /// Something went wrong on this side or on the way, while the stream stood.
     #[must_use]
     pub fn alone(word: &'static str, why: String) -> Self {
-        Self {
-            why,
-            word,
-            pace: Pace::Usual,
-            connected: true,
-            held: Duration::ZERO,
-            replaced: false,
-            about_time: false,
-            too_large: false,
-        }
+        Self { why, word, pace: Pace::Usual, connected: true, held: Duration::ZERO, replaced: false, about_time: false }
     }
 
     /// The coordinator ended it, for everybody perhaps.
@@ -94,7 +83,6 @@ impl Lost {
             pace: meaning.pace(),
             replaced: meaning == Meaning::Replaced,
             about_time: meaning == Meaning::ClockSkew,
-            too_large: meaning == Meaning::TooLarge,
             ..Self::alone(meaning.word(), format!("{:?}: {}{clock}", status.code(), chain(status)))
         }
     }

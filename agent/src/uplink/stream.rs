@@ -11,6 +11,7 @@ use tonic::Streaming;
 use super::flight::{BATCH_BYTES_MAX, Flight, Flying};
 use super::heartbeat::{Beat, Heartbeat};
 use super::identity::Credentials;
+use super::reply::{Meaning, meaning};
 use super::session::{Broken, Ended, Lost};
 use super::{Uplink, orders, told_to_stop, wire};
 use crate::assignment::kept::Taken;
@@ -135,7 +136,7 @@ impl<'a> Stream<'a> {
 
     /// The stream ended with this status. What was too large is not sent unchanged again.
     fn broken(&mut self, status: tonic::Status) -> Broken {
-        if Lost::of(&status).too_large
+        if meaning(&status) == Meaning::TooLarge
             && let Some(one) = self.uplink.cut.refused(&self.flight)
         {
             tracing::error!(
