@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parallax_decide::observation::Lane;
 use tokio::sync::Notify;
 
 use crate::clock;
 use crate::dates::Dates;
 use crate::measured::{Measured, Reason};
 use crate::offset::ClockOffset;
-use crate::spool::{Lane, Spool};
+use crate::spool::Spool;
 use crate::uplink::wire;
 use seen::Seen;
 

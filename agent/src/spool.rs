@@ -33,20 +33,17 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use boot::Boot;
-use parallax_decide::observation::LossReason;
+use parallax_decide::observation::{Lane, LossReason};
 
+use boot::Boot;
 pub use boot::BootId;
 use health::Health;
-pub use lane::Lane;
-use lane::Lanes;
-
+use lanes::Lanes;
 pub use loss::Loss;
 use loss::Losses;
 pub use memory::MEMORY_BYTES_MAX;
 use memory::Memory;
 pub use row::{Content, Row};
-
 pub use syncing::{SyncWork, Synced};
 
 mod boot;
@@ -54,7 +51,7 @@ mod cursor;
 pub mod disk;
 mod dropping;
 mod health;
-mod lane;
+mod lanes;
 mod log;
 mod loss;
 mod memory;

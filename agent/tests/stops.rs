@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use parallax_agent::spool::{BootId, Lane, Limits, Spool};
+use parallax_agent::spool::{BootId, Limits, Spool};
+use parallax_decide::observation::Lane;
 
 /// What a supervisor is promised (field case B55).
 const STOP_MAX: Duration = Duration::from_secs(5);

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::names::{ControlName, DomainName, NodeName, ResolverName, VantageName};
 use crate::time::Timestamp;
 
+mod lane;
 mod meaning;
 mod outcome;
 
+pub use lane::Lane;
 pub use outcome::{Group, Outcome, Says};
 
 /// Key of a stored observation; rises in commit order.

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-use parallax_decide::observation::{Family, Outcome, Purpose, Says};
+use parallax_decide::observation::{Family, Lane, Outcome, Purpose, Says};
 
 use crate::measured::What;
-use crate::spool::Lane;
 
 /// Most subjects remembered: the largest assignment with some addresses each. Beyond, all are
 /// forgotten, which costs a few rows in the urgent lane.

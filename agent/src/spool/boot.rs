@@ -6,8 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use parallax_decide::observation::Lane;
+
 use super::cursor::{self, Cursor};
-use super::lane::{Lane, Lanes};
+use super::lanes::Lanes;
 use super::log::Log;
 use super::segment::{self, HEAD_BYTES, Head, Segment};
 

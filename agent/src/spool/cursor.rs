@@ -8,7 +8,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::disk;
-use super::lane::Lanes;
+use super::lanes::Lanes;
 
 const NAME: &str = "cursor";
 

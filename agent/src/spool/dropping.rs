@@ -3,10 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use parallax_decide::observation::LossReason;
+use parallax_decide::observation::{Lane, LossReason};
 
 use super::boot::{Boot, BootId};
-use super::lane::Lane;
 use super::log::{self, Hole};
 use super::loss::Loss;
 use super::row::{Content, Row};

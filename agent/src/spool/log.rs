@@ -1,10 +1,10 @@
 //! One lane of one boot: its segments on disk, what of them was sent, and what is done with.
 
+use parallax_decide::observation::Lane;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::Path;
 
-use super::lane::Lane;
 use super::row::Row;
 use super::segment::{self, Frames, HEAD_BYTES, Segment};
 

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use parallax_decide::observation::LossReason;
+use parallax_decide::observation::{Lane, LossReason};
 
 use super::boot::BootId;
-use super::lane::Lane;
 
 /// Rows that were dropped: how many, why, which, and when they were measured. It is a row itself,
 /// of the urgent lane, so that the coordinator can tell "measured and lost" from "not measured".

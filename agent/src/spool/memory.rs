@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::lane::{Lane, Lanes};
+use parallax_decide::observation::Lane;
+
+use super::lanes::Lanes;
 use super::row::Row;
 
 /// Most bytes kept so: minutes of usual probing, and little beside the agent itself.

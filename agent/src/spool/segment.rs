@@ -11,8 +11,9 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use parallax_decide::observation::Lane;
+
 use super::disk;
-use super::lane::Lane;
 use super::row::{self, Found, Row};
 
 /// A segment is closed at this size. Small, because it is dropped and read whole; large against a
@@ -242,7 +243,7 @@ pub(super) fn path(folder: &Path, lane: Lane, first: u64) -> PathBuf {
 /// Lane and first number, from a file's name.
 pub(super) fn of_name(path: &Path) -> Option<(Lane, u64)> {
     let (lane, rest) = path.file_name()?.to_str()?.split_once('-')?;
-    let lane = Lane::ALL.into_iter().find(|one| one.word() == lane)?;
+    let lane = Lane::from_word(lane)?;
     let first = rest.strip_suffix(".segment").filter(|digits| digits.len() == 20)?.parse().ok()?;
     // Numbers begin at 1, and no agent lives to see this many.
     (first > 0 && first < 1 << 48).then_some((lane, first))

@@ -5,9 +5,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
+use parallax_decide::observation::Lane;
+
 use super::boot::{Boot, BootId};
 use super::cursor::Cursor;
-use super::lane::Lane;
 use super::{Spool, Writer, disk, segment};
 
 /// What is to be done.

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use parallax_decide::observation::Lane;
+
 use super::boot::{Boot, BootId};
-use super::lane::Lane;
 use super::row::{Content, Row};
 use super::segment::{HEAD_BYTES, Head, Segment};
 use super::{MEMORY_BYTES_MAX, Spool, Writer, disk, health, segment};

@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use parallax_decide::observation::Lane;
 use parallax_proto::BATCH_OBSERVATIONS_MAX;
 
 use crate::clock::Instant;
-use crate::spool::{BootId, Lane};
+use crate::spool::BootId;
 
 /// Encoded observations of one batch, in bytes; far below the message limit. A single larger one
 /// travels alone.

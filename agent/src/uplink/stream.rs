@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parallax_decide::observation::Lane;
 use parallax_proto::v1::{self, agent_message, coordinator_message};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
@@ -18,7 +19,7 @@ use crate::assignment::kept::Taken;
 use crate::clock::{self, Instant, now};
 use crate::entropy;
 use crate::pins::Report;
-use crate::spool::{Batch, BootId, Lane};
+use crate::spool::{Batch, BootId};
 
 /// Longest wait for an acknowledgement. A coordinator whose database is away acknowledges late; one
 /// that never does is better left and found again.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use parallax_decide::observation::{
-    Connection, EndpointCheck, Family, LossReason, MissedReason, Outcome, Purpose, Resolution, Stage, Target,
+    Connection, EndpointCheck, Family, Lane, LossReason, MissedReason, Outcome, Purpose, Resolution, Stage, Target,
 };
 use parallax_proto::{
     ADDRESSES_MAX, ATTEMPTS_MAX, CHAIN_MAX, FIRST_BYTES_MAX, HOPS_MAX, NSID_BYTES_MAX, ODD_REPLIES_MAX, TEXT_BYTES_MAX,
@@ -16,7 +16,7 @@ use crate::measured::{
     Attempt, Carrier, ConnectionParticulars, EndpointParticulars, Hop, Measured, OddKind, OddReply, Reason,
     ReplyParticulars, ResolutionParticulars, Validation, What,
 };
-use crate::spool::{Content, Lane, Loss, Row};
+use crate::spool::{Content, Loss, Row};
 
 /// A fact encoded for the spool, without number and age.
 #[must_use]

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parallax_decide::names::VantageName;
+use parallax_decide::observation::Lane;
 use parallax_proto::v1::agent_message::Message as FromAgent;
 use parallax_proto::v1::coordinator_message::Message as ToAgent;
 use parallax_proto::{TEXT_BYTES_MAX, v1};
@@ -38,7 +39,6 @@ use crate::clock::{self, monotonic};
 use crate::hub::{OUTBOUND_MAX, Outbound, Place};
 use crate::state::App;
 use crate::store::commit::Delivery;
-use crate::store::cursor::Lane;
 use crate::store::refusal::Refused;
 use crate::store::vantage::{self, VantageId};
 use crate::store::{self, StoreError};

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use parallax_decide::observation::{Fact, Group, Outcome};
+use parallax_decide::observation::{Fact, Group, Lane, Outcome};
 use parallax_decide::topology::Topology;
 use parallax_proto::{BATCH_OBSERVATIONS_MAX, v1};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::store::commit::Item;
-use crate::store::cursor::Lane;
 use crate::store::log::NewObservation;
 use crate::store::refusal::Refused;
 use crate::store::vantage::VantageId;

@@ -12,7 +12,9 @@ use parallax_decide::finding::{Finding, OtherResolver, Reason, Shows, Subject, U
 use parallax_decide::incident::IncidentId;
 use parallax_decide::names::{Addresses, DomainName, VantageName};
 use parallax_decide::node::NodeJudgement;
-use parallax_decide::observation::{Connection, Fact, Family, ObservationId, Outcome, Purpose, Resolution, Target};
+use parallax_decide::observation::{
+    Connection, Fact, Family, Lane, ObservationId, Outcome, Purpose, Resolution, Target,
+};
 use parallax_decide::plan::{NoPlan, Plan, PlanId, PlanPurpose, PlanReason, PlanStatus, ReturnWaits};
 use parallax_decide::time::Timestamp;
 use parallax_decide::topology::Mode;
@@ -27,7 +29,6 @@ use crate::clock::monotonic;
 use crate::state::App;
 use crate::store::commit::{Delivery, Item, commit};
 use crate::store::configured::{self, Configured};
-use crate::store::cursor::Lane;
 use crate::store::incident::{self, Happened};
 use crate::store::log::NewObservation;
 use crate::store::plan::{self, Step};

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use parallax_decide::observation::Lane;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::StoreError;
 use super::condition::{self, Condition};
-use super::cursor::{self, Gap, Lane, Numbering};
+use super::cursor::{self, Gap, Numbering};
 use super::log::{self, NewObservation, Stored};
 use super::refusal::{self, Refused};
 use super::vantage::VantageId;

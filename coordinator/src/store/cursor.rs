@@ -3,41 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use parallax_decide::observation::Lane;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::StoreError;
 use super::vantage::VantageId;
-
-/// Where an observation travelled. Each lane has its own numbers, so that what a verdict may rest on
-/// never waits behind a backlog.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Lane {
-    /// Failures, what was asked for, controls, losses.
-    Urgent,
-    /// Successes like the ones before.
-    Routine,
-}
-
-impl Lane {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Urgent, Self::Routine];
-
-    /// Its word in SQL.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Urgent => "urgent",
-            Self::Routine => "routine",
-        }
-    }
-
-    /// The lane of a word.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|lane| lane.word() == word)
-    }
-}
 
 /// One numbering: a lane of one start of one agent.
 pub type Numbering = (VantageId, Uuid, Lane);

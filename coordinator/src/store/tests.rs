@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use parallax_decide::observation::{
-    Connection, ControlCheck, EndpointCheck, Fact, Family, Loss, LossReason, Missed, MissedReason, Observation,
+    Connection, ControlCheck, EndpointCheck, Fact, Family, Lane, Loss, LossReason, Missed, MissedReason, Observation,
     Outcome, Path, Purpose, Resolution, Stage, Target,
 };
 use serde_json::json;
@@ -11,7 +11,6 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::commit::{Committed, Delivery, Item, commit};
-use super::cursor::Lane;
 use super::log::{NewObservation, Position, observations_after, observations_by_id};
 use super::refusal::Refused;
 use super::vantage::{self, VantageId};

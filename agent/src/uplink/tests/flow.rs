@@ -1,8 +1,10 @@
 //! What travels, in which order, and how often.
 
+use parallax_decide::observation::Lane;
+
 use super::rig::{Agent, Rig, greeting, numbers};
 use super::*;
-use crate::spool::{Lane, Limits, Spool};
+use crate::spool::{Limits, Spool};
 
 #[tokio::test]
 async fn nothing_is_sent_before_the_greeting_and_what_is_not_acknowledged_comes_again() {

@@ -1,11 +1,11 @@
 //! Two lanes, and messages that are too large.
 
+use parallax_decide::observation::Lane;
 use parallax_proto::MESSAGE_BYTES_MAX;
 use prost::Message as _;
 
 use super::rig::{Agent, Rig, Session, numbers};
 use super::*;
-use crate::spool::Lane;
 
 /// Appends rows of about so many bytes.
 fn append(agent: &Agent, lane: Lane, count: usize, bytes: usize) {

@@ -1,10 +1,9 @@
 //! Numbers of the wire as our words. A number that is not known is refused: never guessed.
 
-use parallax_decide::observation::{Family, Kind, LossReason, MissedReason, Outcome, Purpose, Stage};
+use parallax_decide::observation::{Family, Kind, Lane, LossReason, MissedReason, Outcome, Purpose, Stage};
 use parallax_proto::v1;
 
 use super::Fault;
-use crate::store::cursor::Lane;
 
 pub(super) fn purpose(number: i32) -> Result<Purpose, Fault> {
     match v1::Purpose::try_from(number) {

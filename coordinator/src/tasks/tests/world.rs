@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use parallax_decide::names::VantageName;
-use parallax_decide::observation::{Connection, ControlCheck, Fact, Family, Outcome, Purpose, Resolution, Target};
+use parallax_decide::observation::{
+    Connection, ControlCheck, Fact, Family, Lane, Outcome, Purpose, Resolution, Target,
+};
 use parallax_decide::topology::ControlKind;
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres};
@@ -20,7 +22,6 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::hub::Work;
 use crate::state::App;
-use crate::store::cursor::Lane;
 use crate::store::log::{self, NewObservation, Stored};
 use crate::store::vantage::{VantageId, ensure};
 use crate::store::{StoreError, database_now, lease};
