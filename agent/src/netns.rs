@@ -1,4 +1,4 @@
-//! For tests: a network of one's own, in namespaces that end with the test.
+//! For tests: a network and mounts of one's own, in namespaces that end with the test. `/run` is empty there.
 //!
 //! The test runs itself again as the only process of fresh network, mount and pid namespaces, where it
 //! may add namespaces, links and filters as root or, with a user namespace around, as anybody.
@@ -8,9 +8,9 @@ use std::process::Command;
 /// Set for the test that runs inside.
 const MARK: &str = "PARALLAX_TEST_NETNS";
 
-/// What `ip netns` needs; then the test itself.
-const ENTRY: &str =
-    "mount -t tmpfs test /run && mkdir /run/netns && ip link set lo up && { [ $# = 0 ] || exec \"$@\"; }";
+/// What `ip netns` and filters need; then the test itself.
+const ENTRY: &str = "mount -t tmpfs test /run && mkdir /run/netns && ip link set lo up && nft list tables && \
+     { [ $# = 0 ] || exec \"$@\"; }";
 
 /// Whether this is the inside, where the test is to be done. Outside it has been done when this
 /// returns: `module_path` and `test` name it.
@@ -24,7 +24,7 @@ pub(crate) fn inside(module_path: &str, test: &str) -> bool {
     );
     if let Some(why) = refused {
         assert!(std::env::var_os("CI").is_none(), "CI must be able to run this: {why}");
-        eprintln!("SKIPPED, LOUDLY: network namespaces are not possible: {why}");
+        eprintln!("SKIPPED, LOUDLY: namespaces of network and mounts, with nftables, are not possible: {why}");
         return false;
     }
     let (_, module) = module_path.split_once("::").unwrap();

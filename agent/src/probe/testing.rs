@@ -16,7 +16,6 @@ use crate::tls::Trust;
 
 pub(crate) mod doh;
 pub(crate) mod dot;
-pub(crate) mod namespace;
 pub(crate) mod rig1;
 
 pub(crate) fn limits() -> Limits {

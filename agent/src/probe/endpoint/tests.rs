@@ -7,10 +7,10 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::dial::Dialer;
 use crate::local::Allow;
+use crate::netns::{inside, sh};
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
 use crate::probe::testing::doh::{HOST, Idle, place};
-use crate::probe::testing::namespace::{inside, shell};
 use crate::probe::testing::{Authority, accept, dot, limits};
 
 fn dot_at(server: SocketAddr) -> Resolver {
@@ -59,37 +59,38 @@ async fn b64_certificates_out_of_their_time_tell_both_times() {
     }
 }
 
-#[test]
-fn a_hole_for_large_packets_at_an_endpoint_is_told_from_a_dead_process() {
-    inside(concat!(module_path!(), "::a_hole_for_large_packets_at_an_endpoint_is_told_from_a_dead_process"), async {
-        let address = Ipv4Addr::new(104, 26, 4, 10);
-        shell(&format!("ip addr add {address}/32 dev lo"));
-        let authority = Authority::new();
-        // Here it is this machine's own, which nobody may contact without the owner's leave.
-        let private = vec![std::net::IpAddr::V4(address).into()];
-        let policy = Policy::new(Allow { private, ..Allow::default() });
-        let site = Site::new(Dialer::direct(), policy, authority.trust(), LiveServers::new(Vec::new()));
-        let listener = TcpListener::bind((address, 853)).await.unwrap();
-        let server = listener.local_addr().unwrap();
-        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(authority.wordy_server(HOST)));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let acceptor = acceptor.clone();
-                tokio::spawn(async move {
-                    let _stream = acceptor.accept(stream).await;
-                    std::future::pending::<()>().await;
-                });
-            }
-        });
-        for (rule, outcome) in [
-            ("tcp sport 853 meta length > 1300 drop", Outcome::PmtuBlackhole),
-            ("tcp sport 853 tcp flags & syn == 0 drop", Outcome::TlsSilent),
-        ] {
-            shell(&format!(
-                "nft 'table inet faults; delete table inet faults; table inet faults {{ chain arriving {{ type filter hook input priority 0; {rule}; }}; }}'"
-            ));
-            let (fact, _) = checked(&site, &limits(), &dot_at(server)).await;
-            assert_eq!((fact.stage, fact.outcome), (Stage::Tls, outcome), "{rule}");
+#[tokio::test]
+async fn a_hole_for_large_packets_at_an_endpoint_is_told_from_a_dead_process() {
+    if !inside(module_path!(), "a_hole_for_large_packets_at_an_endpoint_is_told_from_a_dead_process") {
+        return;
+    }
+    let address = Ipv4Addr::new(104, 26, 4, 10);
+    sh(&format!("ip addr add {address}/32 dev lo"));
+    let authority = Authority::new();
+    // Here it is this machine's own, which nobody may contact without the owner's leave.
+    let private = vec![std::net::IpAddr::V4(address).into()];
+    let policy = Policy::new(Allow { private, ..Allow::default() });
+    let site = Site::new(Dialer::direct(), policy, authority.trust(), LiveServers::new(Vec::new()));
+    let listener = TcpListener::bind((address, 853)).await.unwrap();
+    let server = listener.local_addr().unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(authority.wordy_server(HOST)));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let _stream = acceptor.accept(stream).await;
+                std::future::pending::<()>().await;
+            });
         }
     });
+    for (rule, outcome) in [
+        ("tcp sport 853 meta length > 1300 drop", Outcome::PmtuBlackhole),
+        ("tcp sport 853 tcp flags & syn == 0 drop", Outcome::TlsSilent),
+    ] {
+        sh(&format!(
+            "nft 'table inet faults; delete table inet faults; table inet faults {{ chain arriving {{ type filter hook input priority 0; {rule}; }}; }}'"
+        ));
+        let (fact, _) = checked(&site, &limits(), &dot_at(server)).await;
+        assert_eq!((fact.stage, fact.outcome), (Stage::Tls, outcome), "{rule}");
+    }
 }

@@ -9,7 +9,7 @@ use parallax_decide::observation::Family;
 use super::servers::WITHOUT_EDNS;
 use super::*;
 use crate::measured::{OddKind, OddReply, ReplyParticulars};
-use crate::probe::testing::namespace::{inside, shell};
+use crate::netns::{inside, sh};
 use crate::probe::testing::refused_port;
 use crate::probe::testing::rig1::{Datagram, Rig1, Said, Write};
 
@@ -456,58 +456,56 @@ async fn b37_refused_silent_and_closed_ports_are_told_apart() {
     assert_eq!(ask_tcp(refused_port()).await.outcome, Outcome::ConnectionRefused);
 }
 
-#[test]
-fn b37_what_routers_say_and_what_this_machine_lacks_are_told_apart() {
-    inside(concat!(module_path!(), "::b37_what_routers_say_and_what_this_machine_lacks_are_told_apart"), async {
-        shell(
-            "for a in 8.8.8.8 9.9.9.1 9.9.9.2 9.9.9.3 9.9.9.4 9.9.9.5; do ip addr add $a/32 dev lo; done
-            ip addr add 2606:4700::53/128 dev lo nodad
-            ip route add prohibit 9.9.9.8/32; ip route add unreachable 9.9.9.9/32; ip route add blackhole 9.9.9.10/32
-            nft 'table inet probe { chain i { type filter hook input priority 0;
-                meta l4proto { icmp, ipv6-icmp } accept;
-                ip daddr 9.9.9.1 reject with icmp type host-unreachable;
-                ip daddr 9.9.9.2 reject with icmp type net-unreachable;
-                ip daddr 9.9.9.3 reject with icmp type admin-prohibited;
-                ip daddr 9.9.9.4 reject with icmp type port-unreachable;
-                ip daddr 9.9.9.5 drop;
-                ip6 daddr 2606:4700::53 reject with icmpv6 type admin-prohibited; }; }'",
-        );
-        for (server, outcome) in [
-            ("9.9.9.1", Outcome::HostUnreachable),
-            ("9.9.9.2", Outcome::NetUnreachable),
-            ("9.9.9.3", Outcome::AdminProhibited),
-            ("2606:4700::53", Outcome::AdminProhibited),
-            ("9.9.9.4", Outcome::ConnectionRefused),
-            ("9.9.9.5", Outcome::DnsSilent),
-            ("9.9.9.7", Outcome::NoRoute),
-            ("9.9.9.8", Outcome::NoRoute),
-            ("9.9.9.9", Outcome::NoRoute),
-            ("9.9.9.10", Outcome::NoRoute),
-            ("2001:4860::53", Outcome::FamilyUnavailable),
-        ] {
-            let server = SocketAddr::new(server.parse().unwrap(), 53);
-            let ended = ask_at(server).await;
-            assert_eq!((ended.outcome, ended.odd.len()), (outcome, 0), "{server} over UDP");
-            // Over TCP silence has the word of its own stage.
-            let over_tcp = if outcome == Outcome::DnsSilent { Outcome::Silent } else { outcome };
-            assert_eq!(ask_tcp(server).await.outcome, over_tcp, "{server} over TCP");
-        }
-    });
+#[tokio::test]
+async fn b37_what_routers_say_and_what_this_machine_lacks_are_told_apart() {
+    if !inside(module_path!(), "b37_what_routers_say_and_what_this_machine_lacks_are_told_apart") {
+        return;
+    }
+    sh("for a in 8.8.8.8 9.9.9.1 9.9.9.2 9.9.9.3 9.9.9.4 9.9.9.5; do ip addr add $a/32 dev lo; done
+        ip addr add 2606:4700::53/128 dev lo nodad
+        ip route add prohibit 9.9.9.8/32; ip route add unreachable 9.9.9.9/32; ip route add blackhole 9.9.9.10/32
+        nft 'table inet probe { chain i { type filter hook input priority 0;
+            meta l4proto { icmp, ipv6-icmp } accept;
+            ip daddr 9.9.9.1 reject with icmp type host-unreachable;
+            ip daddr 9.9.9.2 reject with icmp type net-unreachable;
+            ip daddr 9.9.9.3 reject with icmp type admin-prohibited;
+            ip daddr 9.9.9.4 reject with icmp type port-unreachable;
+            ip daddr 9.9.9.5 drop;
+            ip6 daddr 2606:4700::53 reject with icmpv6 type admin-prohibited; }; }'");
+    for (server, outcome) in [
+        ("9.9.9.1", Outcome::HostUnreachable),
+        ("9.9.9.2", Outcome::NetUnreachable),
+        ("9.9.9.3", Outcome::AdminProhibited),
+        ("2606:4700::53", Outcome::AdminProhibited),
+        ("9.9.9.4", Outcome::ConnectionRefused),
+        ("9.9.9.5", Outcome::DnsSilent),
+        ("9.9.9.7", Outcome::NoRoute),
+        ("9.9.9.8", Outcome::NoRoute),
+        ("9.9.9.9", Outcome::NoRoute),
+        ("9.9.9.10", Outcome::NoRoute),
+        ("2001:4860::53", Outcome::FamilyUnavailable),
+    ] {
+        let server = SocketAddr::new(server.parse().unwrap(), 53);
+        let ended = ask_at(server).await;
+        assert_eq!((ended.outcome, ended.odd.len()), (outcome, 0), "{server} over UDP");
+        // Over TCP silence has the word of its own stage.
+        let over_tcp = if outcome == Outcome::DnsSilent { Outcome::Silent } else { outcome };
+        assert_eq!(ask_tcp(server).await.outcome, over_tcp, "{server} over TCP");
+    }
 }
 
-#[test]
-fn an_icmp_error_for_the_second_question_ends_the_wait() {
-    inside(concat!(module_path!(), "::an_icmp_error_for_the_second_question_ends_the_wait"), async {
-        shell("ip addr add 9.9.9.1/32 dev lo");
-        let socket = tokio::net::UdpSocket::bind("9.9.9.1:53").await.unwrap();
-        // From the second question on the host prohibits.
-        let rig = Rig1::on(socket, |_, _| {
-            shell(
-                "nft 'table inet probe { chain i { type filter hook input priority 0;
-                    udp dport 53 reject with icmp type admin-prohibited; }; }'",
-            );
-            vec![]
-        });
-        assert_eq!(ask_at(rig.address).await.outcome, Outcome::AdminProhibited);
+#[tokio::test]
+async fn an_icmp_error_for_the_second_question_ends_the_wait() {
+    if !inside(module_path!(), "an_icmp_error_for_the_second_question_ends_the_wait") {
+        return;
+    }
+    sh("ip addr add 9.9.9.1/32 dev lo");
+    let socket = tokio::net::UdpSocket::bind("9.9.9.1:53").await.unwrap();
+    // From the second question on the host prohibits.
+    let rig = Rig1::on(socket, |_, _| {
+        sh("nft 'table inet probe { chain i { type filter hook input priority 0;
+                udp dport 53 reject with icmp type admin-prohibited; }; }'");
+        vec![]
     });
+    assert_eq!(ask_at(rig.address).await.outcome, Outcome::AdminProhibited);
 }

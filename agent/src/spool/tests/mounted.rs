@@ -1,38 +1,12 @@
 //! A real small disk that is full or read only: a tmpfs in a mount namespace of the test's own.
 
-use std::process::{Command, Stdio};
-
 use super::*;
+use crate::netns::{inside, sh};
 
-/// Where the child's disk is mounted; set for the child alone.
-const MOUNT: &str = "PARALLAX_SPOOL_MOUNT";
-
-/// Runs a test again, inside a namespace where a folder is a disk of 1 MiB. Whether that was possible.
-fn in_namespace(test: &str) -> bool {
-    let folder = tempfile::tempdir().unwrap();
-    let script = r#"mount -t tmpfs -o size=1m none "$PARALLAX_SPOOL_MOUNT" && exec "$0" --exact --nocapture "$1""#;
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--mount", "--"]).env(MOUNT, folder.path());
-    let possible = command.args(["true"]).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
-    if !possible {
-        eprintln!("{test}: not run, because this machine allows no namespaces of one's own");
-        return false;
-    }
-    let output = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--mount", "--", "sh", "-c", script])
-        .arg(std::env::current_exe().unwrap())
-        .arg(format!("spool::tests::mounted::{test}"))
-        .env(MOUNT, folder.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let failed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{failed}");
-    true
-}
-
-fn mount() -> Option<PathBuf> {
-    std::env::var_os(MOUNT).map(PathBuf::from)
+/// A disk of 1 MiB, inside the test's own namespace.
+fn mount() -> PathBuf {
+    sh("mkdir /run/disk && mount -t tmpfs -o size=1m none /run/disk");
+    PathBuf::from("/run/disk")
 }
 
 fn rig_on(mount: &Path) -> Rig {
@@ -62,10 +36,10 @@ fn wait(rig: &mut Rig, ms: u64) {
 
 #[test]
 fn b55_a_disk_smaller_than_the_cap_keeps_the_newest_and_the_evidence() {
-    let Some(mount) = mount() else {
-        in_namespace("b55_a_disk_smaller_than_the_cap_keeps_the_newest_and_the_evidence");
+    if !inside(module_path!(), "b55_a_disk_smaller_than_the_cap_keeps_the_newest_and_the_evidence") {
         return;
-    };
+    }
+    let mount = mount();
     let mut rig = rig_on(&mount);
     rig.append(Lane::Urgent, 100, 1000);
     for _ in 0..30 {
@@ -87,10 +61,10 @@ fn b55_a_disk_smaller_than_the_cap_keeps_the_newest_and_the_evidence() {
 
 #[test]
 fn b55_a_disk_others_filled_is_used_again_when_there_is_room() {
-    let Some(mount) = mount() else {
-        in_namespace("b55_a_disk_others_filled_is_used_again_when_there_is_room");
+    if !inside(module_path!(), "b55_a_disk_others_filled_is_used_again_when_there_is_room") {
         return;
-    };
+    }
+    let mount = mount();
     let mut rig = rig_on(&mount);
     rig.append(Lane::Urgent, 10, 1000);
     rig.append(Lane::Routine, 10, 1000);
@@ -126,14 +100,11 @@ fn b55_a_disk_others_filled_is_used_again_when_there_is_room() {
 
 #[test]
 fn b55_a_disk_that_became_read_only_is_read_and_used_again() {
-    let Some(mount) = mount() else {
-        in_namespace("b55_a_disk_that_became_read_only_is_read_and_used_again");
+    if !inside(module_path!(), "b55_a_disk_that_became_read_only_is_read_and_used_again") {
         return;
-    };
-    let remount = |how: &str| {
-        let options = format!("remount,size=1m,{how}");
-        assert!(Command::new("mount").args(["-o", &options]).arg(&mount).status().unwrap().success());
-    };
+    }
+    let mount = mount();
+    let remount = |how: &str| sh(&format!("mount -o remount,size=1m,{how} {}", mount.display()));
     let mut rig = rig_on(&mount);
     rig.append(Lane::Urgent, 10, 300);
     // A file open for writing would forbid it.
