@@ -76,22 +76,9 @@ pub struct TriedAddress {
     pub given_by: Vec<String>,
 }
 
-/// The computed limits of a probe, and a short wait for a second, forged reply.
-fn limits() -> Limits {
-    let ms = Duration::from_millis;
-    Limits {
-        attempt_at: vec![ms(0), ms(500), ms(1000), ms(1500)],
-        connect: ms(3000),
-        tls: ms(4000),
-        http: ms(3000),
-        resolve: ms(5000),
-        udp_hold: ms(500),
-    }
-}
-
 /// Looks.
 pub async fn look(site: &Site, wanted: &Wanted) -> Seen {
-    let limits = limits();
+    let limits = Limits::by_hand();
     let (asked, controls) = tokio::join!(
         join_all(wanted.resolvers.iter().map(|one| ask(site, &limits, &wanted.name, one))),
         way_out(site, &limits)

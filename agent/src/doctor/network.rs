@@ -24,18 +24,6 @@ const PORTAL_URL: &str = "http://cp.cloudflare.com/generate_204";
 /// A clock that is further off than this makes certificate times of no account.
 const OFFSET_MAX: Duration = Duration::from_secs(2);
 
-fn limits() -> Limits {
-    let ms = Duration::from_millis;
-    Limits {
-        attempt_at: vec![ms(0), ms(500), ms(1000)],
-        connect: ms(3000),
-        tls: ms(4000),
-        http: ms(3000),
-        resolve: ms(5000),
-        udp_hold: Duration::ZERO,
-    }
-}
-
 /// Whether the live resolver answers.
 pub(super) async fn dns(site: &Site) -> Check {
     let servers = site.live.servers();
@@ -51,7 +39,8 @@ pub(super) async fn dns(site: &Site) -> Check {
         return Check::warn("dns", "not looked at", "");
     };
     let resolver = Resolver { name: live, transport: Transport::Live };
-    let measured = resolution::resolve(site, &limits(), &resolver, &Question { name, family: Family::V4 }).await;
+    let measured =
+        resolution::resolve(site, &Limits::by_hand(), &resolver, &Question { name, family: Family::V4 }).await;
     let outcome = measured.fact.outcome;
     match outcome.says() {
         Says::Works => Check::ok("dns", format!("{shown} answers for example.com")),
@@ -65,7 +54,7 @@ pub(super) async fn dns(site: &Site) -> Check {
 
 /// Whether anything outside is reached, over each family.
 pub(super) async fn way_out(site: &Site) -> Vec<Check> {
-    let limits = limits();
+    let limits = Limits::by_hand();
     let controls = well_known::controls();
     let ended = join_all(controls.iter().map(|one| control::check(site, &limits, one))).await;
     let outcomes: Vec<Outcome> = ended.iter().map(|measured| measured.what.outcome()).collect();
@@ -108,7 +97,7 @@ pub(super) async fn way_out(site: &Site) -> Vec<Check> {
 /// Whether a captive portal stands in between, and what time others have.
 pub(super) async fn captive_and_clock(site: &Site) -> (Check, Check) {
     let url = Uri::from_static(PORTAL_URL);
-    let found = captive::question(site, &limits(), &url, None).await;
+    let found = captive::question(site, &Limits::by_hand(), &url, None).await;
     let outcome = found.outcome;
     let portal = match outcome.says() {
         Says::Works => Check::ok("portal", "no captive portal in between"),

@@ -55,5 +55,22 @@ pub struct Limits {
     pub udp_hold: Duration,
 }
 
+impl Limits {
+    /// Where no coordinator computes any, what it would by default; and a short wait for a second, forged
+    /// reply.
+    #[must_use]
+    pub fn by_hand() -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            attempt_at: vec![ms(0), ms(500), ms(1000), ms(1500)],
+            connect: ms(3000),
+            tls: ms(4000),
+            http: ms(3000),
+            resolve: ms(5000),
+            udp_hold: ms(500),
+        }
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod testing;
