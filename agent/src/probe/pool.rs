@@ -253,18 +253,6 @@ impl Pool {
         }
     }
 
-    /// How many connections are kept.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.lock().idle.len()
-    }
-
-    /// Whether none is kept.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
