@@ -140,7 +140,7 @@ mod tests {
         let routine = tokio::time::timeout(Duration::from_millis(10), recorder.appended(Lane::Routine)).await;
         assert!(routine.is_err(), "nothing was recorded there");
 
-        let batch = recorder.spool().next_batch(9, 9000).unwrap().unwrap();
+        let batch = recorder.spool().next_batch_of(Lane::Urgent, 9, 9000).unwrap().unwrap();
         recorder.spool().acked(batch.boot, batch.lane, 1);
         let syncing = recorder.clone();
         let syncing = tokio::spawn(async move { syncing.keep_synced().await });

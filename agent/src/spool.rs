@@ -9,8 +9,9 @@
 //!     cursor                               up to where each lane is done with
 //! ```
 //!
-//! **Sent first**: the running boot's urgent lane, then its routine lane, because only they can decide
-//! a verdict now; then what earlier boots left, urgent lanes first, newest boot first.
+//! **Sent first**: of each lane what the running boot measured, because only that can decide a verdict
+//! now; then what earlier boots left, newest boot first. The lanes do not wait for each other on the way,
+//! and the urgent one is looked at first.
 //!
 //! **Bounds**: bytes and age. Whole segments are dropped, the oldest of a routine lane first; of an
 //! urgent lane only when no routine one is left, so that evidence of a fault outlives the routine.
@@ -184,28 +185,10 @@ impl Spool {
         sequence
     }
 
-    /// The next rows to send, in the order the module's head tells. `None`: nothing.
+    /// The next rows of a lane to send, in the order the module's head tells. `None`: nothing.
     ///
     /// # Errors
     /// When the system is short of file handles or memory: worth trying again.
-    pub fn next_batch(&mut self, rows_max: usize, bytes_max: usize) -> io::Result<Option<Batch>> {
-        for lane in Lane::ALL {
-            if let Some(batch) = self.read_running(lane, rows_max, bytes_max)? {
-                return Ok(Some(batch));
-            }
-        }
-        for lane in Lane::ALL {
-            if let Some(batch) = self.read_earlier(lane, rows_max, bytes_max)? {
-                return Ok(Some(batch));
-            }
-        }
-        Ok(None)
-    }
-
-    /// As [`Self::next_batch`], of one lane alone.
-    ///
-    /// # Errors
-    /// As there.
     pub fn next_batch_of(&mut self, lane: Lane, rows_max: usize, bytes_max: usize) -> io::Result<Option<Batch>> {
         match self.read_running(lane, rows_max, bytes_max)? {
             Some(batch) => Ok(Some(batch)),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use parallax_decide::observation::Lane;
 use parallax_proto::v1::{self, observation::Fact};
 use tokio::net::UdpSocket;
 
@@ -18,6 +19,17 @@ use crate::uplink::wire::row;
 
 pub(crate) const GOOD: &str = "104.26.4.10";
 const BAD: &str = "8.6.112.0";
+
+/// Everything that was recorded and not looked at yet.
+pub(crate) fn seen(recorder: &Recorder) -> Vec<v1::Observation> {
+    let mut seen = Vec::new();
+    for lane in Lane::ALL {
+        while let Some(batch) = recorder.spool().next_batch_of(lane, 500, 1 << 20).unwrap() {
+            seen.extend(batch.rows.iter().map(|stored| row(stored, 0).unwrap()));
+        }
+    }
+    seen
+}
 
 /// The world, and the agent's part that is tried in it.
 pub(crate) struct World {
@@ -74,11 +86,7 @@ impl World {
 
     /// Everything recorded since the last look.
     pub(crate) fn seen(&self) -> Vec<v1::Observation> {
-        let mut seen = Vec::new();
-        while let Some(batch) = self.recorder.spool().next_batch(500, 1 << 20).unwrap() {
-            seen.extend(batch.rows.iter().map(|stored| row(stored, 0).unwrap()));
-        }
-        seen
+        seen(&self.recorder)
     }
 
     /// What was resolved, by resolver and family, and what was tried, by address: with outcomes.

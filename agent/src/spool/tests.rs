@@ -72,10 +72,19 @@ impl Rig {
         }
     }
 
+    fn try_next(&mut self, rows_max: usize, bytes_max: usize) -> io::Result<Option<Batch>> {
+        next(self.spool(), rows_max, bytes_max)
+    }
+
+    /// The same, which is there.
+    fn next(&mut self, rows_max: usize) -> Batch {
+        self.try_next(rows_max, BYTES).unwrap().unwrap()
+    }
+
     /// All there is to send now, batch by batch.
     fn batches(&mut self) -> Vec<Batch> {
         let mut batches = Vec::new();
-        while let Some(batch) = self.spool().next_batch(100, BYTES).unwrap() {
+        while let Some(batch) = self.try_next(100, BYTES).unwrap() {
             batches.push(batch);
         }
         batches
@@ -116,6 +125,16 @@ impl Rig {
     fn disk_bytes(&self) -> u64 {
         self.files().iter().map(|file| std::fs::metadata(file).unwrap().len()).sum()
     }
+}
+
+/// What is sent next, as the uplink takes it: what is urgent first.
+fn next(spool: &mut Spool, rows_max: usize, bytes_max: usize) -> io::Result<Option<Batch>> {
+    for lane in Lane::ALL {
+        if let Some(batch) = spool.next_batch_of(lane, rows_max, bytes_max)? {
+            return Ok(Some(batch));
+        }
+    }
+    Ok(None)
 }
 
 /// What the coordinator got.

@@ -21,10 +21,10 @@ fn what_can_decide_a_verdict_now_goes_before_every_backlog() {
     let batches = rig.batches();
     let expected = [
         (4, Lane::Urgent),
-        (4, Lane::Routine),
         (3, Lane::Urgent),
         (2, Lane::Urgent),
         (1, Lane::Urgent),
+        (4, Lane::Routine),
         (3, Lane::Routine),
         (2, Lane::Routine),
         (1, Lane::Routine),
@@ -32,15 +32,16 @@ fn what_can_decide_a_verdict_now_goes_before_every_backlog() {
     assert_eq!(order(&batches), expected);
     // Evidence that comes while a backlog is on its way is next.
     rig.spool().rewind();
-    rig.spool().next_batch(1, BYTES).unwrap();
-    assert_eq!(rig.spool().next_batch(10, BYTES).unwrap().unwrap().rows.len(), 2);
-    assert_eq!(rig.spool().next_batch(10, BYTES).unwrap().unwrap().lane, Lane::Routine);
+    rig.next(1);
+    assert_eq!(rig.next(10).rows.len(), 2);
+    let backlog = rig.next(10);
+    assert_eq!((backlog.boot.0, backlog.lane), (3, Lane::Urgent));
     rig.append(Lane::Urgent, 1, 50);
-    let next = rig.spool().next_batch(10, BYTES).unwrap().unwrap();
+    let next = rig.next(10);
     assert_eq!((next.boot.0, next.lane, next.rows[0].sequence), (4, Lane::Urgent, 4));
     // A lane alone.
     let routine = rig.spool().next_batch_of(Lane::Routine, 10, BYTES).unwrap().unwrap();
-    assert_eq!((routine.boot.0, routine.lane), (3, Lane::Routine));
+    assert_eq!((routine.boot.0, routine.lane), (4, Lane::Routine));
     assert!(rig.spool().has_unsent_of(Lane::Urgent) && rig.spool().has_unsent());
 }
 
@@ -55,11 +56,11 @@ fn rows_come_in_order_and_again_after_a_rewind() {
     rig.spool().rewind();
     assert_eq!(rig.drain_once(), [5, 6, 7]);
     rig.append(Lane::Routine, 1, 20);
-    let batch = rig.spool().next_batch(10, BYTES).unwrap().unwrap();
+    let batch = rig.next(10);
     assert_eq!((batch.rows[0].sequence, batch.rows[0].ended_ms, batch.rows[0].good), (8, 1008, true));
     // The other lane has its own numbers and its own cursor.
     rig.append(Lane::Urgent, 1, 20);
-    assert_eq!(rig.spool().next_batch(10, BYTES).unwrap().unwrap().rows[0].sequence, 1);
+    assert_eq!(rig.next(10).rows[0].sequence, 1);
     assert_eq!(rig.spool().acked(boot, Lane::Urgent, 1), 1);
     assert_eq!(rig.spool().acked(boot, Lane::Routine, 0), 4);
 }
@@ -68,16 +69,16 @@ fn rows_come_in_order_and_again_after_a_rewind() {
 fn a_batch_stops_at_its_rows_and_bytes() {
     let mut rig = Rig::new(Limits::default());
     rig.append(Lane::Routine, 5, 20);
-    assert_eq!(rig.spool().next_batch(2, BYTES).unwrap().unwrap().rows.len(), 2);
-    assert_eq!(rig.spool().next_batch(100, 40).unwrap().unwrap().rows.len(), 2);
-    assert_eq!(rig.spool().next_batch(100, 40).unwrap().unwrap().rows.len(), 1);
+    assert_eq!(rig.next(2).rows.len(), 2);
+    assert_eq!(rig.try_next(100, 40).unwrap().unwrap().rows.len(), 2);
+    assert_eq!(rig.try_next(100, 40).unwrap().unwrap().rows.len(), 1);
 }
 
 #[test]
 fn an_acknowledgement_of_what_was_never_sent_deletes_nothing() {
     let mut rig = Rig::new(Limits::default());
     rig.append(Lane::Urgent, 5, 20);
-    rig.spool().next_batch(2, BYTES).unwrap();
+    rig.next(2);
     let boot = rig.boot();
     rig.spool().acked(boot, Lane::Urgent, u64::MAX);
     rig.spool().acked(BootId(77), Lane::Urgent, 3);

@@ -228,7 +228,7 @@ fn a_system_short_of_descriptors_drops_nothing_unseen() {
     faults::set(|step| (step == Step::Read).then_some(nix::libc::EMFILE));
     rig.append(Lane::Routine, 20, 1000);
     assert_eq!(rig.spool().lost(), 0);
-    assert!(rig.spool().next_batch(9, BYTES).is_err(), "worth trying again");
+    assert!(rig.try_next(9, BYTES).is_err(), "worth trying again");
     faults::clear();
     rig.append(Lane::Routine, 20, 1000);
     let got = rig.drain();
@@ -284,7 +284,7 @@ fn b60_nothing_acknowledged_comes_again_after_a_stop_and_everything_else_does() 
     let boot = rig.boot();
     // Ten batches in flight, four answers came.
     for answered in 0..10 {
-        let batch = rig.spool().next_batch(10, BYTES).unwrap().unwrap();
+        let batch = rig.next(10);
         for row in &batch.rows {
             *stored.entry((batch.boot.0, batch.lane, row.sequence)).or_insert(0) += 1;
         }

@@ -90,7 +90,7 @@ fn a_spool_that_cannot_be_opened_works_from_memory_and_moves_to_disk_when_it_can
     std::fs::remove_file(&path).unwrap();
     spool.tick(2000);
     assert_eq!(spool.trouble(), None);
-    assert_eq!(spool.next_batch(9, BYTES).unwrap().unwrap().rows.len(), 1);
+    assert_eq!(spool.next_batch_of(Lane::Urgent, 9, BYTES).unwrap().unwrap().rows.len(), 1);
 }
 
 #[test]

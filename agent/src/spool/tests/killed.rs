@@ -117,7 +117,7 @@ fn kill_9_at_any_moment_loses_nothing_that_was_appended() {
         boot += 1;
         let mut spool = Spool::open(root.path().to_owned(), BootId(boot), Limits::default(), 0);
         let mut got: std::collections::BTreeMap<(u128, Lane), Vec<u64>> = std::collections::BTreeMap::new();
-        while let Some(batch) = spool.next_batch(500, BYTES).unwrap() {
+        while let Some(batch) = next(&mut spool, 500, BYTES).unwrap() {
             for row in &batch.rows {
                 let bytes = match &row.content {
                     Content::Observation(bytes) => bytes,

@@ -96,7 +96,7 @@ fn run(history: Vec<Happens>, limits: Limits) {
                 }
             }
             Happens::Send(rows) => {
-                if let Ok(Some(batch)) = rig.spool().next_batch(rows, BYTES) {
+                if let Ok(Some(batch)) = rig.try_next(rows, BYTES) {
                     coordinator.take(&batch);
                 }
             }
@@ -106,7 +106,7 @@ fn run(history: Vec<Happens>, limits: Limits) {
                 }
             }
             Happens::Refuse => {
-                if let Ok(Some(batch)) = rig.spool().next_batch(3, BYTES) {
+                if let Ok(Some(batch)) = rig.try_next(3, BYTES) {
                     let refused = batch.rows.last().unwrap().sequence;
                     // Taken and not stored is the same to the agent; here it counts as stored.
                     coordinator.take(&batch);
@@ -161,7 +161,7 @@ fn run(history: Vec<Happens>, limits: Limits) {
         let now_ms = rig.now_ms;
         rig.spool().tick(now_ms);
         rig.spool().rewind();
-        while let Some(batch) = rig.spool().next_batch(100, BYTES).unwrap() {
+        while let Some(batch) = rig.try_next(100, BYTES).unwrap() {
             coordinator.take(&batch);
             rig.spool().acked(batch.boot, batch.lane, batch.rows.last().unwrap().sequence);
         }

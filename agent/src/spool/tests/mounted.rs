@@ -74,7 +74,7 @@ fn b55_a_disk_others_filled_is_used_again_when_there_is_room() {
     rig.append(Lane::Urgent, 50, 1000);
     assert!(rig.spool().trouble().unwrap().contains("No space left"));
     // Online meanwhile: what is sent is done with, though no cursor may be writable.
-    let batch = rig.spool().next_batch(10, BYTES).unwrap().unwrap();
+    let batch = rig.next(10);
     let boot = rig.boot();
     rig.spool().acked(boot, batch.lane, 10);
     rig.spool().sync();

@@ -12,10 +12,10 @@ use crate::policy::Policy;
 use crate::probe::live::LiveServers;
 use crate::probe::testing::{Authority, name_server};
 use crate::recorder::Recorder;
+use crate::rounds::tests::seen;
 use crate::schedule::Timeline;
 use crate::site::Site;
 use crate::spool::{BootId, Spool};
-use crate::uplink::wire::row;
 
 /// An agent's measuring part in a network namespace: nothing is mapped.
 struct Place {
@@ -60,11 +60,7 @@ impl Place {
     }
 
     fn seen(&self) -> Vec<v1::Observation> {
-        let mut seen = Vec::new();
-        while let Some(batch) = self.recorder.spool().next_batch(500, 1 << 20).unwrap() {
-            seen.extend(batch.rows.iter().map(|stored| row(stored, 0).unwrap()));
-        }
-        seen
+        seen(&self.recorder)
     }
 
     async fn round(&self, kind: Kind, assignment: &Arc<Assignment>) -> Vec<v1::Observation> {
