@@ -8,6 +8,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::by_hand;
 use crate::doctor::Doctor;
 use crate::local::Local;
+use crate::policy::never::openable;
 use crate::uplink::address::Coordinator;
 
 /// The agent of Parallax: measures from where the clients are, and sends what it saw to the coordinator.
@@ -104,8 +105,9 @@ pub struct OwnerFlags {
     #[arg(long = "allow-port", value_name = "PORT")]
     pub ports: Vec<u16>,
 
-    /// A private or other special network that may be contacted after all; may be repeated.
-    #[arg(long = "allow-private", value_name = "CIDR")]
+    /// A private or other special network that may be contacted after all; may be repeated. Loopback,
+    /// link-local and metadata addresses stay shut.
+    #[arg(long = "allow-private", value_name = "CIDR", value_parser = private)]
     pub private: Vec<ipnet::IpNet>,
 
     /// Change nothing at this place, whatever the file and the coordinator say.
@@ -120,6 +122,12 @@ impl OwnerFlags {
         local.allow.private.extend(&self.private);
         local.changes.allowed &= !self.no_changes;
     }
+}
+
+/// A network that the owner may open.
+fn private(text: &str) -> Result<ipnet::IpNet, String> {
+    let network = text.parse().map_err(|error| format!("{error}; write it like 10.1.0.0/16"))?;
+    openable(network).map(|()| network).map_err(|shut| shut.to_string())
 }
 
 /// How much to log.
@@ -168,6 +176,15 @@ mod tests {
         assert_eq!(local.allow.ports, [443, 8443]);
         assert_eq!(local.allow.private.len(), 1);
         assert!(!local.changes.allowed);
+    }
+
+    #[test]
+    fn the_owners_flags_open_no_loopback() {
+        for (bad, part) in [("127.0.0.0/8", "live_resolver"), ("::1/128", "take it out"), ("10.1", "10.1.0.0/16")] {
+            let line = format!("parallax-agent run --coordinator a:1 --identity i --state s --allow-private {bad}");
+            let error = Cli::try_parse_from(line.split(' ')).unwrap_err().to_string();
+            assert!(error.contains(part), "{bad}: {error}");
+        }
     }
 
     #[test]

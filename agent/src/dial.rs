@@ -45,6 +45,8 @@ pub const SMALL_SEGMENT_BYTES: u32 = 536;
 /// Size of the segments of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Segments {
+    /// None: the handshake is what is looked at, and nothing will be sent. Spares the calls that prepare for it.
+    None,
     /// What the kernel takes for the path.
     Usual,
     /// At most [`SMALL_SEGMENT_BYTES`] in both directions: passes where large packets vanish.
@@ -109,7 +111,7 @@ impl Dialer {
         let socket = open(family, SockType::Stream)?;
         origin.apply(&socket, family)?;
         match segments {
-            Segments::Usual => {}
+            Segments::None | Segments::Usual => {}
             Segments::Small => setsockopt(&socket, sockopt::TcpMaxSeg, &SMALL_SEGMENT_BYTES)?,
         }
         // Before Linux 6.2 the queue of a TCP socket stays empty; then the error number has to do.
@@ -127,9 +129,14 @@ impl Dialer {
         if stream.peer_addr()? != to || stream.local_addr()? == to {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        // A connection that is up does not end because of one router's word (RFC 5461).
-        icmp::listen(&stream, family, false)?;
-        stream.set_nodelay(true)?;
+        match segments {
+            Segments::None => {}
+            Segments::Usual | Segments::Small => {
+                // A connection that is up does not end because of one router's word (RFC 5461).
+                icmp::listen(&stream, family, false)?;
+                stream.set_nodelay(true)?;
+            }
+        }
         Ok(stream)
     }
 

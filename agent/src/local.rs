@@ -12,6 +12,8 @@ use std::time::Duration;
 use parallax_decide::names::DomainName;
 use serde::Deserialize;
 
+use crate::policy::never::openable;
+
 /// Where the file is looked for when `--local` is not given.
 pub const LOCAL_PATH: &str = "/etc/parallax-agent/local.yaml";
 
@@ -73,8 +75,8 @@ impl Default for Local {
 pub struct Allow {
     /// TCP ports of targets and controls. Resolvers may besides use 53, 443 and 853.
     pub ports: Vec<u16>,
-    /// Special-purpose networks, and networks of this machine itself, that may be contacted after all, as
-    /// CIDRs.
+    /// Special-purpose networks, and those that this machine is in, that may be contacted after all, as CIDRs.
+    /// What [`crate::policy::never`] lists stays shut.
     pub private: Vec<ipnet::IpNet>,
     /// Whether the path to a target may be looked for: at most 100 small UDP packets to its ports from
     /// 33434 on, and few large ones.
@@ -242,6 +244,9 @@ impl Local {
             allow.questions_per_minute_to_one,
             allow.new_addresses_per_hour,
         ];
+        for network in &allow.private {
+            openable(*network).map_err(|shut| shut.to_string())?;
+        }
         if limits.contains(&0) {
             return Err("a limit of 0 under 'allow' would measure nothing; stop the agent instead".into());
         }

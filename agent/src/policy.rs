@@ -1,42 +1,29 @@
 //! What may be contacted. The owner's word; the coordinator cannot widen it.
 //!
 //! Only global unicast addresses, after decoding the IPv6 forms that carry an IPv4 address, none of
-//! the networks that this machine is in itself, and only on the owner's ports. The live resolver is exempt: it is the owner's own choice, by file
-//! or by `/etc/resolv.conf`, and is never given by the coordinator.
+//! the networks that this machine is in itself, and only on the owner's ports; the owner may open more, but not what
+//! [`never`] lists. The live resolver and the proxy are exempt: they are the owner's own choice, by file or by
+//! `/etc/resolv.conf`, and are never given by the coordinator.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
-use parallax_decide::address::{embedded_v4, special_purpose};
+use parallax_decide::address::special_purpose;
 use parallax_decide::observation::Outcome;
 
 use crate::local::Allow;
 use crate::own::Own;
 
 mod budget;
+pub mod never;
 
 pub use budget::Limit;
 use budget::{Budget, Rates};
+use never::plain;
 
 /// The one documentation address (RFC 5737) that a control may contact: nothing can answer there,
 /// so an answer exposes a middlebox that accepts everything.
 pub const NEGATIVE_CONTROL: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-
-/// Blocks that nobody may open: what answers there is this machine, its cloud's metadata service, or
-/// everybody at once. (An owner may open the loopback addresses, for a resolver or a proxy of his own.)
-const NEVER: [&str; 4] = ["link-local", "multicast", "unspecified", "this network, 0.0.0.0/8"];
-
-/// Metadata services outside the link-local blocks: Alibaba's in carrier NAT's, AWS's in unique local's.
-const METADATA: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254))];
-
-/// The IPv4 address that an IPv6 one carries, if it does: the same machine under another form.
-fn plain(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(v6) => embedded_v4(v6).map_or(address, IpAddr::V4),
-    }
-}
 
 /// Ports resolvers may use besides the owner's list: DNS, DoH (RFC 8484), DoT (RFC 7858).
 const RESOLVER_PORTS: [u16; 3] = [53, 443, 853];
@@ -66,7 +53,8 @@ pub enum Denial {
     /// It is in a network that this machine itself is in, and in none the owner allows.
     #[error("{0} is in this machine's own network {1}; to allow it add that to allow.private in the owner's file")]
     Own(IpAddr, IpNet),
-    /// It is one that nobody may open: link-local and metadata services, multicast, no address at all.
+    /// It is one that nobody may open: this machine itself, link-local and metadata services, multicast, no
+    /// address at all.
     #[error("{0} is never contacted ({1}), whatever the owner's file allows")]
     Never(IpAddr, &'static str),
     /// The owner does not allow the port.
@@ -96,6 +84,8 @@ impl Denial {
 #[derive(Debug)]
 pub struct Policy {
     allow: Allow,
+    /// Blocks that the owner cannot open.
+    never: &'static [&'static str],
     own: Own,
     connections: Budget,
     questions: Budget,
@@ -118,7 +108,14 @@ impl Policy {
             to_network: (allow.questions_per_minute, Limit::Questions),
             new_ones: (allow.new_addresses_per_hour, Limit::NewAddresses),
         });
-        Self { connections, questions, own: Own::default(), allow }
+        Self { connections, questions, own: Own::default(), never: &never::BLOCKS, allow }
+    }
+
+    /// For tests of what probes: their servers are on the loopback interface, which may be opened here.
+    #[cfg(test)]
+    pub(crate) fn on_loopback(allow: Allow) -> Self {
+        let [_loopback, never @ ..] = &never::BLOCKS;
+        Self { never, ..Self::new(allow) }
     }
 
     /// Whether this address and port may be contacted in this role.
@@ -135,12 +132,8 @@ impl Policy {
         if !port_allowed {
             return Err(Denial::Port(port));
         }
-        let special = special_purpose(address);
-        if let Some(block) = special.filter(|block| NEVER.contains(block)) {
+        if let Some(block) = never::block_of(address, self.never) {
             return Err(Denial::Never(address, block));
-        }
-        if METADATA.contains(&plain(address)) {
-            return Err(Denial::Never(address, "metadata service"));
         }
         let excepted = match role {
             Role::NegativeControl => address == NEGATIVE_CONTROL,
@@ -149,7 +142,7 @@ impl Policy {
         if excepted || self.allow.private.iter().any(|network| network.contains(&address)) {
             return Ok(());
         }
-        if let Some(block) = special {
+        if let Some(block) = special_purpose(address) {
             return Err(Denial::Special(address, block));
         }
         self.own.network_of(address).map_or(Ok(()), |network| Err(Denial::Own(address, network)))
@@ -278,7 +271,15 @@ mod tests {
     fn what_nobody_may_open_stays_shut_in_every_form() {
         let everything = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
         let policy = policy(Allow { private: everything, ..Allow::default() });
+        let roles = [Role::Target, Role::NegativeControl, Role::Captive, Role::Resolver];
         for never in [
+            "127.0.0.1",
+            "127.255.255.254",
+            "::1",
+            "::ffff:127.0.0.53",
+            "64:ff9b::127.0.0.1",
+            "2002:7f00:1::1",
+            "2001:0:0:0:0:0:80ff:fffe",
             "169.254.169.254",
             "::ffff:169.254.169.254",
             "64:ff9b::169.254.169.254",
@@ -293,8 +294,11 @@ mod tests {
             "64:ff9b::100.100.100.200",
             "fd00:ec2::254",
         ] {
-            let denied = policy.permits(never.parse().unwrap(), 443, Role::Target);
-            assert!(matches!(denied, Err(Denial::Never(..))), "{never}: {denied:?}");
+            for role in roles {
+                let denied = policy.permits(never.parse().unwrap(), 443, role);
+                assert!(matches!(denied, Err(Denial::Never(..))), "{never} as {role:?}: {denied:?}");
+            }
+            assert!(policy.permits_path(never.parse().unwrap(), 443).is_err(), "{never}");
         }
         assert_eq!(policy.permits("10.0.0.1".parse().unwrap(), 443, Role::Target), Ok(()));
     }

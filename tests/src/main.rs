@@ -36,6 +36,12 @@ enum Command {
         /// What to measure.
         #[command(subcommand)]
         what: bench::What,
+        /// The network that it is in, when already inside.
+        #[arg(long, value_enum, requires = "inside", global = true, hide = true)]
+        world: Option<Wanted>,
+        /// Directory of the run, when already inside.
+        #[arg(long, global = true, hide = true)]
+        inside: Option<PathBuf>,
     },
     /// A TLS web server of the lab.
     #[command(hide = true)]
@@ -126,7 +132,7 @@ async fn run_async(command: Command) -> Result<u8> {
     match command {
         Command::Demo(options) => demo(options).await,
         Command::World(options) => world(options).await,
-        Command::Bench { what } => bench::run(what).await.map(|()| 0),
+        Command::Bench { what, world: _, inside } => measure(what, inside).await,
         Command::Web(options) => web::serve(options).await.map(|()| 0),
         Command::Look(options) => {
             println!("{}", serde_json::to_string(&look::here(options).await?)?);
@@ -156,6 +162,21 @@ fn inside_kind(wanted: Wanted) -> Result<Kind> {
         Wanted::Namespaces => Ok(Kind::Namespaces),
         Wanted::Loopback => Ok(Kind::Loopback),
         Wanted::Auto => bail!("--inside needs --world"),
+    }
+}
+
+/// The bench is in a network of its own always, and does without a world.
+async fn measure(what: bench::What, inside: Option<PathBuf>) -> Result<u8> {
+    let Some(directory) = inside else {
+        let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        return outer::run(&bench::ground::decide()?, &arguments, None, false).await;
+    };
+    tokio::select! {
+        () = outer::told_to_stop() => {
+            outer::remove(&directory);
+            Ok(INTERRUPTED)
+        }
+        ended = bench::run(what, &directory) => ended.map(|()| 0),
     }
 }
 

@@ -41,6 +41,17 @@ async fn a_port_nobody_listens_on_refuses() {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
 }
 
+#[tokio::test]
+async fn only_a_connection_that_something_is_sent_over_is_prepared_for_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    for (segments, prepared) in [(Segments::None, false), (Segments::Usual, true), (Segments::Small, true)] {
+        let stream = Dialer::direct().tcp_in(segments, to).await.unwrap();
+        assert_eq!(stream.nodelay().unwrap(), prepared, "{segments:?}");
+        assert_eq!(getsockopt(&stream, sockopt::Ipv4RecvErr).unwrap(), !prepared, "{segments:?}");
+    }
+}
+
 #[cfg(feature = "lab")]
 #[tokio::test]
 async fn the_lab_map_is_followed_and_read_again_and_its_absences_are_unreachable() {

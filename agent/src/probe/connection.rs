@@ -135,7 +135,11 @@ async fn dialled(dialer: &Dialer, trust: &Trust, limits: &Limits, to: SocketAddr
     let start = now();
     let deadline = start + limits.connect + limits.tls + limits.http;
     let mut kept = ConnectionParticulars::default();
-    let mut tcp = attempts::connect(dialer, limits, Segments::Usual, to).await;
+    let segments = match further {
+        Further::Nothing | Further::StaysOpen => Segments::None,
+        Further::Tls { .. } => Segments::Usual,
+    };
+    let mut tcp = attempts::connect(dialer, limits, segments, to).await;
     let mut outcome = match std::mem::replace(&mut tcp.outcome, Err(Outcome::Silent)) {
         Err(outcome) => outcome,
         Ok(stream) => {

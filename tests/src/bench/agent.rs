@@ -1,5 +1,5 @@
 //! The agent under measurement: the shipped binary as a process of its own, with an identity, a state folder and an
-//! owner's file that allows the loopback network and rates above any real owner's.
+//! owner's file that allows the targets' network and rates above any real owner's.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 
 use super::authority::Authority;
+use super::ground::NETWORK;
 use super::targets::Targets;
 use crate::lab::process::Process;
 use crate::lab::run_dir::{private, write_private};
@@ -73,7 +74,7 @@ fn owner_file(folder: &Path, targets: &Targets) -> String {
     let _ = writeln!(file, "live_resolver: \"{}\"", targets.dns);
     let _ = writeln!(file, "tls_roots: {}", folder.join("roots.pem").display());
     let ports = targets.ports().iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-    let _ = writeln!(file, "allow:\n  ports: [{ports}]\n  private: [127.0.0.0/8]");
+    let _ = writeln!(file, "allow:\n  ports: [{ports}]\n  private: [{NETWORK}]");
     for limit in [
         "connections_per_minute",
         "connections_per_minute_to_one",

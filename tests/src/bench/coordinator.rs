@@ -23,6 +23,7 @@ use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::authority::Authority;
+use super::ground::HERE;
 use crate::clock;
 
 /// The name in the coordinator's certificate.
@@ -139,7 +140,7 @@ impl Drop for Coordinator {
 }
 
 impl Coordinator {
-    /// Starts it on a free port of 127.0.0.1.
+    /// Starts it on a free port of [`HERE`].
     ///
     /// # Errors
     /// Certificates cannot be made or no port is free.
@@ -153,7 +154,7 @@ impl Coordinator {
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)?;
         tls.alpn_protocols = vec![b"h2".to_vec()];
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the coordinator")?;
+        let listener = TcpListener::bind((HERE, 0)).await.context("a port for the coordinator")?;
         let address = listener.local_addr()?;
         let (accepted, incoming) = mpsc::channel(WAITING_MAX);
         let accepting = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), accepted));

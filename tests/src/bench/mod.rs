@@ -2,15 +2,15 @@
 //!
 //! `./x bench agent` prints the figures of docs/bench.md, one a line: [`memory`] (P1, P2), [`cost`] (P3), [`size`] (P4),
 //! [`starts`] (P5). Each starts the shipped binary as a process ([`agent`]) with a [`coordinator`] that speaks the real
-//! protocol, over the same [`targets`] that the [`peers`] are driven against. [`proc`] reads what the kernel says.
+//! protocol, over the same [`targets`] that the [`peers`] are driven against, all in a network of its own ([`ground`]). [`proc`] reads
+//! what the kernel says.
 //!
 //! Absent on purpose: any verdict of a run. A figure that falls short is a figure; noise must not break a build.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use tokio::signal::unix::{SignalKind, signal};
+use anyhow::{Context, Result};
 
 use self::figure::Figure;
 use self::sitting::Sitting;
@@ -23,6 +23,7 @@ pub mod cage;
 pub mod coordinator;
 pub mod cost;
 pub mod figure;
+pub mod ground;
 pub mod memory;
 pub mod peers;
 pub mod proc;
@@ -101,29 +102,21 @@ pub struct TraceOptions {
     pub agent: Option<PathBuf>,
 }
 
-/// Runs what was asked for.
+/// Runs what was asked for, in a network namespace that [`ground::decide`] led to. What is written goes below `directory`,
+/// which is removed by the caller.
 ///
 /// # Errors
 /// Something does not start, breaks down, or takes longer than a sitting may. A figure that falls short is none.
-pub async fn run(what: What) -> Result<()> {
-    // What was started is killed when it is dropped, so a signal must not end us before that.
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    tokio::select! {
-        ended = measure(what) => ended,
-        _ = interrupt.recv() => bail!("interrupted; everything that was started is ended"),
-        _ = terminate.recv() => bail!("told to stop; everything that was started is ended"),
-    }
-}
-
-async fn measure(what: What) -> Result<()> {
+pub async fn run(what: What, directory: &Path) -> Result<()> {
+    ground::prepare().await?;
     match what {
         What::Agent(options) => {
-            let measured = tokio::time::timeout(SITTING_MAX, agent_figures(&options)).await;
+            let measured = tokio::time::timeout(SITTING_MAX, agent_figures(&options, directory)).await;
             measured.context("the sitting took more than 15 minutes and was ended")?
         }
-        What::Weak(options) => weak_figures(&options).await,
+        What::Weak(options) => weak_figures(&options, directory).await,
         What::Trace(options) => {
-            let sitting = Sitting::begin(&binary(options.agent.as_ref())?).await?;
+            let sitting = Sitting::begin(&binary(options.agent.as_ref())?, directory).await?;
             println!("{}", trace::check(&sitting).await?);
             Ok(())
         }
@@ -137,8 +130,8 @@ fn binary(given: Option<&PathBuf>) -> Result<PathBuf> {
     }
 }
 
-async fn weak_figures(options: &WeakOptions) -> Result<()> {
-    let sitting = Sitting::begin(&binary(options.agent.as_ref())?).await?;
+async fn weak_figures(options: &WeakOptions, directory: &Path) -> Result<()> {
+    let sitting = Sitting::begin(&binary(options.agent.as_ref())?, directory).await?;
     let work = Duration::from_secs(options.seconds);
     let ordeal = weak::Ordeal {
         limits: cage::Limits { memory_bytes: options.memory << 20, cpu_percent: options.cpu },
@@ -150,9 +143,9 @@ async fn weak_figures(options: &WeakOptions) -> Result<()> {
     weak::figures(&sitting, ordeal).await?.iter().try_for_each(|figure| Ok(figure.print(options.json)?))
 }
 
-async fn agent_figures(options: &AgentOptions) -> Result<()> {
+async fn agent_figures(options: &AgentOptions, directory: &Path) -> Result<()> {
     let binary = binary(options.agent.as_ref())?;
-    let sitting = Sitting::begin(&binary).await?;
+    let sitting = Sitting::begin(&binary, directory).await?;
     eprintln!("bench: {}; agent {}; load {}", machine(), binary.display(), proc::load());
     for (program, package) in
         [("prometheus-blackbox-exporter", "prometheus-blackbox-exporter"), ("zabbix_agent2", "zabbix-agent2")]

@@ -1,6 +1,6 @@
 //! The programs the agent is compared with, as Debian ships them, and the least the kernel itself charges.
 //!
-//! Each is started with a configuration of ours on a loopback port, driven at a concurrency of sixteen over connections
+//! Each is started with a configuration of ours on a port of [`HERE`], driven at a concurrency of sixteen over connections
 //! that stay open where its protocol allows it, and only its own CPU time counts.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
+use super::ground::HERE;
 use super::proc;
 use super::targets::{Targets, WEB, ZONE};
 use crate::lab::process::Process;
@@ -267,7 +268,7 @@ impl Zabbix {
         let address = low_port()?;
         let (folder, port) = (directory.display(), address.port());
         let text = format!(
-            "PidFile={folder}/pid\nLogType=console\nLogFileSize=0\nDebugLevel=1\nServer=127.0.0.1\nListenIP=127.0.0.1\nListenPort={port}\nHostname=bench\nControlSocket={folder}/control\nPluginSocket={folder}/plugin\n"
+            "PidFile={folder}/pid\nLogType=console\nLogFileSize=0\nDebugLevel=1\nServer={HERE}\nListenIP={HERE}\nListenPort={port}\nHostname=bench\nControlSocket={folder}/control\nPluginSocket={folder}/plugin\n"
         );
         let configuration = directory.join("zabbix.conf");
         write_private(&configuration, &text)?;
@@ -410,12 +411,12 @@ async fn join(mut workers: JoinSet<Result<()>>) -> Result<()> {
 
 /// A free port that zabbix_agent2 takes: 1024 to 32767.
 fn low_port() -> Result<SocketAddrV4> {
-    let mut all = (20_000..32_768).map(|port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+    let mut all = (20_000..32_768).map(|port| SocketAddrV4::new(HERE, port));
     all.find(|address| std::net::TcpListener::bind(address).is_ok()).context("no port from 20000 to 32767 is free")
 }
 
 fn free_port() -> Result<SocketAddrV4> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let listener = std::net::TcpListener::bind((HERE, 0))?;
     match listener.local_addr()? {
         SocketAddr::V4(address) => Ok(address),
         SocketAddr::V6(_) => bail!("an IPv4 listener has an IPv6 address"),

@@ -10,7 +10,6 @@ use super::agent::{Agent, Setup};
 use super::authority::Authority;
 use super::coordinator::Coordinator;
 use super::targets::Targets;
-use crate::lab::run_dir::RunDir;
 
 /// Longest wait for the agent's stream.
 const STREAM_MAX: Duration = Duration::from_secs(20);
@@ -23,27 +22,26 @@ pub struct Sitting {
     pub authority: Authority,
     /// What is probed.
     pub targets: Targets,
-    directory: RunDir,
+    directory: PathBuf,
 }
 
 impl Sitting {
-    /// Starts the targets in a directory of its own.
+    /// Starts the targets; what they need is written below `directory`.
     ///
     /// # Errors
     /// They do not start.
-    pub async fn begin(binary: &Path) -> Result<Self> {
+    pub async fn begin(binary: &Path, directory: &Path) -> Result<Self> {
         // Provider of the process: peers' crates may link more than one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let directory = RunDir::create()?;
         let authority = Authority::create()?;
-        let targets = Targets::start(directory.path(), &authority).await.context("starting the targets")?;
-        Ok(Self { binary: binary.to_owned(), authority, targets, directory })
+        let targets = Targets::start(directory, &authority).await.context("starting the targets")?;
+        Ok(Self { binary: binary.to_owned(), authority, targets, directory: directory.to_owned() })
     }
 
     /// The directory of the sitting.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        self.directory.path()
+        &self.directory
     }
 
     /// A coordinator with this assignment, and what an agent of this name needs to find it.
@@ -52,14 +50,8 @@ impl Sitting {
     /// No port is free, or the files cannot be written.
     pub async fn pair(&self, name: &str, assignment: v1::Assignment) -> Result<(Coordinator, Setup)> {
         let coordinator = Coordinator::start(&self.authority, assignment).await?;
-        let setup = Setup::write(
-            &self.binary,
-            self.directory.path(),
-            name,
-            &self.authority,
-            &self.targets,
-            coordinator.address,
-        )?;
+        let setup =
+            Setup::write(&self.binary, &self.directory, name, &self.authority, &self.targets, coordinator.address)?;
         Ok((coordinator, setup))
     }
 

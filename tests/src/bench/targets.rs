@@ -1,5 +1,5 @@
 //! What is probed: a name server, a TLS server, a listener that accepts and closes, and everything that hangs. All of it
-//! on 127.0.0.0/8; nothing leaves the machine.
+//! on the loopback interface of the bench's [`ground`](super::ground); nothing leaves the machine.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
@@ -15,14 +15,15 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::authority::Authority;
+use super::ground::{HERE, NETWORK, address};
 use crate::lab::process::Process;
 use crate::lab::programs;
 use crate::lab::run_dir::{private, write_private};
 
 /// Where the name server listens.
-const DNS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 99);
+const DNS: Ipv4Addr = address(0, 99);
 /// What the canaries' names have as their address, and where the TCP and TLS targets listen.
-pub const WEB: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 80);
+pub const WEB: Ipv4Addr = address(0, 80);
 /// Zone of the names whose address answers; every name below it exists.
 pub const ZONE: &str = "canary.test";
 /// Zone of the names that have all of [`HUNG`] as their addresses.
@@ -40,13 +41,13 @@ const START_MAX: Duration = Duration::from_secs(10);
 /// Connections that an accepting and silent listener holds open at most.
 const HELD_MAX: usize = 20_000;
 
-/// Addresses in a row, from 127.0.THIRD.101 on.
+/// Addresses in a row, from 198.18.THIRD.101 on.
 const fn addresses<const N: usize>(third: u8) -> [Ipv4Addr; N] {
-    let mut all = [Ipv4Addr::LOCALHOST; N];
+    let mut all = [HERE; N];
     let mut at = 0;
     let mut last = 101;
     while at < N {
-        all[at] = Ipv4Addr::new(127, 0, third, last);
+        all[at] = address(third, last);
         at += 1;
         last += 1;
     }
@@ -112,7 +113,7 @@ impl Targets {
             SocketAddr::V4(address) => address,
             SocketAddr::V6(_) => anyhow::bail!("an IPv4 socket has an IPv6 address"),
         };
-        let (full, hung_port) = full_listeners()?;
+        let (full, hung_port) = full_listeners(&HUNG)?;
         Ok(Self {
             dns: SocketAddrV4::new(DNS, unbound.dns),
             dns_53: unbound.well_known.then_some(SocketAddrV4::new(DNS, 53)),
@@ -209,8 +210,7 @@ async fn start_unbound(directory: &Path, authority: &Authority, ports: &Ports) -
     num-threads: 1
     incoming-num-tcp: 200
     so-rcvbuf: 4m
-    access-control: 127.0.0.0/8 allow
-    do-not-query-localhost: no
+    access-control: {NETWORK} allow
     module-config: "iterator"
     minimal-responses: yes
     local-zone: "{ZONE}." redirect
@@ -295,12 +295,12 @@ fn acceptor(authority: &Authority) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(tls)))
 }
 
-/// Listeners at [`HUNG`] whose queue is full, so that the kernel drops every further SYN: the unroutable case, without
+/// Listeners at these addresses whose queue is full, so that the kernel drops every further SYN: the unroutable case, without
 /// a packet leaving the machine.
-fn full_listeners() -> Result<(Vec<Full>, u16)> {
+fn full_listeners(addresses: &[Ipv4Addr]) -> Result<(Vec<Full>, u16)> {
     let mut port = 0;
     let mut all = Vec::new();
-    for address in HUNG {
+    for &address in addresses {
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         listener.bind(&SocketAddr::V4(SocketAddrV4::new(address, port)).into())?;
         listener.listen(0)?;
@@ -325,8 +325,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_listener_answers_no_syn() {
-        let (_full, port) = full_listeners().unwrap();
-        for address in HUNG {
+        // Outside the bench's network.
+        let local = [101, 102].map(|last| Ipv4Addr::new(127, 0, 0, last));
+        let (_full, port) = full_listeners(&local).unwrap();
+        for address in local {
             let connecting = TcpStream::connect(SocketAddrV4::new(address, port));
             assert!(tokio::time::timeout(Duration::from_millis(300), connecting).await.is_err());
         }

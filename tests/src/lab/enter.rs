@@ -29,13 +29,24 @@ pub struct Decision {
 /// Tries what the namespace world needs, in a throw-away copy of it.
 #[must_use]
 pub fn decide() -> Decision {
+    let script = "mount -t tmpfs lab /run && mkdir /run/netns && ip netns add probe && ip netns exec probe nft 'add table ip probe'";
+    attempt(&["unshare", "ip", "nft", "mount"], script)
+}
+
+/// As [`decide`], for a single network whose loopback interface has further addresses.
+#[must_use]
+pub fn decide_single() -> Decision {
+    let script = "mount -t tmpfs lab /run && ip link set lo up && ip address add 198.18.0.1/15 dev lo";
+    attempt(&["unshare", "ip", "mount"], script)
+}
+
+fn attempt(needed: &[&str], script: &str) -> Decision {
     let refused = |reason: String| Decision { kind: Kind::Loopback, reason };
-    for program in ["unshare", "ip", "nft", "mount"] {
+    for program in needed {
         if programs::find(program).is_none() {
             return refused(format!("{program} is not installed"));
         }
     }
-    let script = "mount -t tmpfs lab /run && mkdir /run/netns && ip netns add probe && ip netns exec probe nft 'add table ip probe'";
     let Ok(path) = programs::path() else { return refused("PATH cannot be used".to_owned()) };
     let mut command = Command::new("unshare");
     command.args(flags()).args(["sh", "-c", script]).env("PATH", path).stdin(Stdio::null());

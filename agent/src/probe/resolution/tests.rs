@@ -21,7 +21,12 @@ const HOLD: Duration = Duration::from_millis(400);
 fn site(servers: &[SocketAddr]) -> Site {
     let allow =
         Allow { private: vec!["127.0.0.0/8".parse().unwrap()], ports: (1..=u16::MAX).collect(), ..Allow::default() };
-    Site::new(Dialer::direct(), Policy::new(allow), Authority::new().trust(), LiveServers::new(servers.to_vec()))
+    Site::new(
+        Dialer::direct(),
+        Policy::on_loopback(allow),
+        Authority::new().trust(),
+        LiveServers::new(servers.to_vec()),
+    )
 }
 
 fn live() -> Resolver {

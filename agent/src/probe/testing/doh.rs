@@ -36,7 +36,7 @@ pub(crate) fn place(trust: Trust) -> Site {
         private: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
         ..Allow::default()
     };
-    Site::new(Dialer::direct(), Policy::new(allow), trust, LiveServers::new(Vec::new()))
+    Site::new(Dialer::direct(), Policy::on_loopback(allow), trust, LiveServers::new(Vec::new()))
 }
 
 /// A DoH resolver at this socket.

@@ -62,7 +62,7 @@ impl World {
             ..Allow::default()
         };
         let live = LiveServers::new(vec![server]);
-        let site = Site::new(Dialer::direct(), Policy::new(allow), Authority::new().trust(), live);
+        let site = Site::new(Dialer::direct(), Policy::on_loopback(allow), Authority::new().trust(), live);
         Site { validator: Validator::of(self.anchors.clone()), ..site }
     }
 }
@@ -256,7 +256,7 @@ async fn a_resolver_that_says_nothing_useful_proves_nothing() {
     .await;
     let allow = Allow { private: vec!["127.0.0.0/8".parse().unwrap()], ..Allow::default() };
     let live_servers = LiveServers::new(vec![rig.address]);
-    let site = Site::new(Dialer::direct(), Policy::new(allow), Authority::new().trust(), live_servers);
+    let site = Site::new(Dialer::direct(), Policy::on_loopback(allow), Authority::new().trust(), live_servers);
     let found = validated(&site, &live(), "example.com", Family::V4).await;
     assert_eq!(found, (Outcome::Answered, Validation::Indeterminate));
 }
