@@ -7,7 +7,7 @@
 //! - [`report`] turns rows into what people read, [`words`] data into sentences.
 //! - [`web`] and [`api`] serve the page and the API.
 //!
-//! Around them: [`cli`] the operator's tool, [`config`] the file, [`ca`] the certificates,
+//! Around them: [`cli`] the operator's tool, [`config`] the file, [`identity`] keys and certificates,
 //! [`embedded`] the Postgres that comes along when none is given, [`clock`] the only clock,
 //! [`revocation`] the cutting off, [`state`] what all share, [`error`] how a command says that it failed.
 //!
@@ -15,13 +15,13 @@
 //! type of the wire to get past [`ingest`] or for SQL to get out of [`store`].
 
 pub mod api;
-pub mod ca;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod embedded;
 pub mod error;
 pub mod hub;
+pub mod identity;
 pub mod ingest;
 pub mod report;
 pub mod revocation;

@@ -1,7 +1,7 @@
 //! The operator's tool. Data goes to stdout, everything else to stderr.
 //!
 //! - [`serve`] runs the coordinator. [`config`] checks and shows the configuration.
-//! - [`vantage`] issues identities and lists places.
+//! - [`token`] makes tokens with which agents join; [`vantage`] issues identities by hand and lists places.
 //! - [`matrix`], [`incidents`], [`explain`], [`failover`] show what the page shows; [`reading`] is
 //!   what they share.
 //! - [`database`] finds the database of a reading command.
@@ -21,7 +21,9 @@ pub mod incidents;
 pub mod matrix;
 pub mod reading;
 pub mod serve;
+pub mod token;
 pub mod vantage;
+pub mod who;
 
 /// DNS and node failover with evidence: measures from many places, compares, and acts with care.
 #[derive(Debug, Parser)]
@@ -54,6 +56,9 @@ pub enum Command {
     /// Check the configuration, print an example, or show what is in force.
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// One-use tokens with which agents join.
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Places that measure: issue an identity, list them, cut one off.
     #[command(subcommand)]
     Vantage(vantage::VantageCommand),
@@ -114,6 +119,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Config(command) => config::run(&command, &cli.global),
         Command::Serve(serve) => runtime()?.block_on(serve::run(serve)),
+        Command::Token(command) => runtime()?.block_on(token::run(command, &cli.global)),
         Command::Vantage(command) => runtime()?.block_on(vantage::run(command, &cli.global)),
         Command::Matrix(command) => runtime()?.block_on(matrix::run(command, &cli.global)),
         Command::Incidents(command) => runtime()?.block_on(incidents::run(command, &cli.global)),

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,21 +17,22 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::ConfigFile;
 use super::database::Database;
-use crate::ca::Authority;
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::embedded::Embedded;
 use crate::error::{Exit, Failure};
-use crate::ingest::{self, tls};
+use crate::identity::keeper::{Keeper, REFRESH_EVERY};
+use crate::ingest;
 use crate::state::App;
 use crate::store::configured::{self, Configured};
+use crate::store::enrolment::{self, Enrolment};
 use crate::store::servers::Servers;
-use crate::store::{self, StoreError, partition, setup, vantage};
+use crate::store::{self, StoreError, certificate, partition, setup, vantage};
 use crate::web::listen::WebListener;
 use crate::{revocation, tasks, web};
 
-/// How often the coordinator renews its own certificate.
-const RENEW_CERTIFICATE_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// How often certificates that ended long ago are forgotten.
+const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 
 /// How long an end may take, the embedded database's own apart. What is cut off then was not
 /// acknowledged or not answered: a page's reader or an agent that takes nothing, a database that hangs.
@@ -63,7 +63,7 @@ pub async fn run(serve: Serve) -> Result<(), Failure> {
     let config = serve.config.load()?;
     let state_dir = serve.database.state.path()?;
     make_state_dir(&state_dir)?;
-    let authority = Authority::open(&state_dir, clock::wall())?;
+    let keeper = Keeper::open(state_dir.clone(), config.listen.grpc, &config.identity, clock::wall())?;
     let shutdown = CancellationToken::new();
     listen_to_signals(&shutdown)?;
     let (servers, mut embedded) = match serve.database.external()? {
@@ -73,7 +73,7 @@ pub async fn run(serve: Serve) -> Result<(), Failure> {
             (crate::embedded::connect_options(&state_dir)?.into(), Some(embedded))
         }
     };
-    let serving = with_database(&serve, config, state_dir, authority, servers, embedded.is_some(), shutdown.clone());
+    let serving = with_database(&serve, config, state_dir, keeper, servers, embedded.is_some(), shutdown.clone());
     let serving = async {
         tokio::select! {
             result = serving => result,
@@ -106,7 +106,7 @@ async fn with_database(
     serve: &Serve,
     config: Config,
     state_dir: PathBuf,
-    authority: Authority,
+    keeper: Keeper,
     servers: Servers,
     is_embedded: bool,
     shutdown: CancellationToken,
@@ -123,12 +123,12 @@ async fn with_database(
     let (pool, follower) = servers.pool();
     let following = tokio::spawn(follower.run(shutdown.clone()));
     let app = App::new(pool, config, clock, state_dir);
-    let tls = Arc::new(ArcSwap::new(server_tls(&authority, &app)?));
+    let keeper = Arc::new(keeper);
     let database = if is_embedded { "embedded" } else { "external" };
     // Whoever read it may have gone; that is no reason to fail.
     let _ = writeln!(std::io::stderr(), "parallax: ready web={web} grpc={grpc_address} database={database}");
     let upkeep =
-        tokio::spawn(upkeep(Arc::clone(&app), authority, Arc::clone(&tls), serve.config.clone(), shutdown.clone()));
+        tokio::spawn(upkeep(Arc::clone(&app), Arc::clone(&keeper), serve.config.clone(), shutdown.clone()));
     let revocations = tokio::spawn(revocation::run(Arc::clone(&app), shutdown.clone()));
     let tasks = tokio::spawn(tasks::run(Arc::clone(&app), shutdown.clone()));
     let ends = |result: anyhow::Result<()>| {
@@ -137,7 +137,7 @@ async fn with_database(
         result
     };
     let (agents, pages) =
-        tokio::join!(async { ends(ingest::serve(Arc::clone(&app), grpc, tls, shutdown.clone()).await) }, async {
+        tokio::join!(async { ends(ingest::serve(Arc::clone(&app), grpc, keeper, shutdown.clone()).await) }, async {
             ends(web.serve(web::router(Arc::clone(&app), shutdown.clone()), shutdown.clone()).await)
         },);
     for task in [upkeep, revocations, tasks, following] {
@@ -181,16 +181,17 @@ async fn prepare(servers: &Servers, config: &Config, clock: &Clock, no_migrate: 
     prepared.await.map_err(|error| Failure::from(anyhow::Error::new(error).context("the database cannot be prepared")))
 }
 
-fn server_tls(authority: &Authority, app: &App) -> Result<Arc<rustls::ServerConfig>, Failure> {
-    let listen = app.config.load().listen.grpc.ip();
-    tls::server_config(authority, authority.server_identity(listen, clock::wall())?)
+/// Has new tokens say what holds now.
+async fn publish(app: &App, keeper: &Keeper) -> Result<(), StoreError> {
+    let held = keeper.held();
+    let enrolment = Enrolment { coordinators: held.advertise.clone(), authority_sha256: held.pin };
+    enrolment::write(&mut *app.pool.acquire().await?, &enrolment).await
 }
 
-/// Renews the coordinator's own certificate daily, and the configuration on SIGHUP.
+/// Looks at keys and certificates again and again, and reads the configuration on SIGHUP.
 async fn upkeep(
     app: Arc<App>,
-    authority: Authority,
-    tls: Arc<ArcSwap<rustls::ServerConfig>>,
+    keeper: Arc<Keeper>,
     file: ConfigFile,
     shutdown: CancellationToken,
 ) {
@@ -201,14 +202,29 @@ async fn upkeep(
             return shutdown.cancelled().await;
         }
     };
+    let mut looks = tokio::time::interval(REFRESH_EVERY);
+    let mut prunings = tokio::time::interval(PRUNE_EVERY);
+    let mut published = false;
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(RENEW_CERTIFICATE_EVERY) => match server_tls(&authority, &app) {
-                Ok(renewed) => tls.store(renewed),
-                Err(error) => tracing::error!(%error, "the coordinator's certificate is not renewed"),
-            },
+            _ = looks.tick() => {}
+            _ = prunings.tick() => {
+                let pruned = async { certificate::prune(&mut *app.pool.acquire().await?).await };
+                if let Err(error) = pruned.await {
+                    tracing::debug!(%error, "old certificates are not forgotten; tried again within the hour");
+                }
+                continue;
+            }
             _ = hangup.recv() => reload(&app, &file).await,
+        }
+        let identity = app.config.load().identity.clone();
+        published &= !keeper.refresh(&identity, clock::wall());
+        if !published {
+            match publish(&app, &keeper).await {
+                Ok(()) => published = true,
+                Err(error) => tracing::debug!(%error, "what tokens say is not published; tried again"),
+            }
         }
     }
 }

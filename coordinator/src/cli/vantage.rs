@@ -12,9 +12,12 @@ use time::format_description::well_known::Rfc3339;
 use super::database::Database;
 use super::reading::{connect, failed};
 use super::{Global, StateDir, print, print_json};
-use crate::ca::Authority;
+use super::config::ConfigFile;
 use crate::clock;
 use crate::error::{Exit, Failure};
+use crate::identity::bundle::{Bundle, Making};
+use crate::identity::folder;
+use crate::identity::signer::Signer;
 use crate::store::read::now::{self, VantageNow};
 use crate::store::{self, vantage};
 use crate::words::vantage::condition;
@@ -22,7 +25,7 @@ use crate::words::vantage::condition;
 /// `parallax vantage …`
 #[derive(Debug, Subcommand)]
 pub enum VantageCommand {
-    /// Write the identity of a vantage: ca.pem, certificate.pem, key.pem.
+    /// Write the identity of a vantage by hand: ca.pem, certificate.pem, key.pem, signers.txt.
     Issue(Issue),
     /// List the vantages that were ever configured, and when each was last heard.
     List(Database),
@@ -41,6 +44,12 @@ pub struct Issue {
     /// State directory with the certificate authority.
     #[command(flatten)]
     pub state: StateDir,
+    /// Configuration, for an authority of the operator's own and the certificate's life.
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// Make the certificate authority if there is none: before the coordinator's first start.
+    #[arg(long)]
+    pub make_authority: bool,
 }
 
 /// `parallax vantage revoke`
@@ -68,8 +77,16 @@ pub async fn run(command: VantageCommand, global: &Global) -> Result<(), Failure
 fn issue(one: &Issue, global: &Global) -> Result<(), Failure> {
     let name = parse(&one.name)?;
     let now = clock::wall();
-    let not_after = Authority::open(&one.state.path()?, now)?.issue(&name, &one.out, now)?;
-    let not_after = not_after.format(&Rfc3339).unwrap_or_default();
+    let identity = one.config.load()?.identity;
+    let state = one.state.path()?;
+    let making = if one.make_authority { Making::Allowed } else { Making::Forbidden };
+    let bundle = match &identity.authority {
+        Some(pair) => Bundle::of_operator(&pair.certificates, &pair.key)?,
+        None => Bundle::open(&state, making, now)?,
+    };
+    let signer = Signer::open(&state.join("ca"), making)?;
+    let issued = folder::write(&bundle, &signer, &name, (&one.out, identity.certificate_life), now)?;
+    let not_after = issued.not_after.format(&Rfc3339).unwrap_or_default();
     if global.json {
         let folder = one.out.display().to_string();
         return print_json(&json!({ "schema": 1, "vantage": name, "folder": folder, "not_after": not_after }));

@@ -30,13 +30,18 @@ version: 1
 # Page and API; agents. web may also be unix:/run/parallax/web.sock (mode 0660).
 listen: { web: "127.0.0.1:8080", grpc: "127.0.0.1:8443" }
 
+# Where agents reach the coordinators (needed when listen.grpc is a wildcard), and how long their certificates
+# live (1h to 366d). Without files the coordinator makes an authority of its own in its state directory; with
+# them: authority_file and authority_key_file, server_certificate_file and server_key_file.
+identity: { advertise: ["parallax.example.net:8443"], certificate_life: 30d }
+
 # How careful to be: default, or fast for a laboratory. Single settings: `parallax config show`
 # lists them all. A probe may take half of its interval (probe_budget_permille: 500); the check
 # says which value to change when the limits leave no room.
 policy: default
 policy_overrides: { dwell_s: 300, verify_within_s: 180 }
 
-# Places that measure. Each needs a certificate: parallax vantage issue NAME --out DIR.
+# Places that measure. Each joins with a token: parallax token create NAME.
 # Two vantages of one failure_domain (the uplink they share) count as one witness.
 # upstream: the resolver that the place's live resolver forwards to.
 # pin: the driver in the agent's own local file, and what may be done without a person:

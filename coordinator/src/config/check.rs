@@ -14,7 +14,7 @@ use super::controls;
 use super::error::{Fault, Found, nearest};
 use super::file::{File, SourceFile, VantageFile};
 use super::resolvers::{self, Resolvers};
-use super::{Config, Listen, Schedule, Source, WebListen, policy, services};
+use super::{Config, Listen, Schedule, Source, WebListen, identity, policy, services};
 
 /// Most vantages. The coordinator keeps one stream and the page one column for each.
 const VANTAGES_MAX: usize = 500;
@@ -55,6 +55,7 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
         found.whole("nothing to watch: give `canaries`, `services` or both");
     }
     let listen = check_listen(file, &mut found);
+    let identity = identity::check(&file.identity, &mut found);
     let faults = found.into_sorted();
     if !faults.is_empty() {
         return Err(faults);
@@ -64,6 +65,7 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
     Ok(Config {
         topology,
         listen,
+        identity,
         labels,
         drivers: ours.drivers,
         endpoints,

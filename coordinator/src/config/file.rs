@@ -9,6 +9,7 @@ use parallax_decide::topology::Mode;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::identity::IdentityFile;
 use super::policy::Overrides;
 
 /// `parallax.yaml`.
@@ -20,6 +21,9 @@ pub struct File {
     /// Where to listen.
     #[serde(default)]
     pub listen: ListenFile,
+    /// Who vouches for agents and for the coordinator, and where agents reach it.
+    #[serde(default)]
+    pub identity: IdentityFile,
     /// Set of defaults for how careful to be.
     #[serde(default)]
     pub policy: PolicyName,

@@ -1,7 +1,7 @@
 //! The coordinator's configuration: one strict YAML file, or the built-in default.
 //!
 //! - [`mod@file`]: what may be written. [`policy`]: the two policies and single settings.
-//! - [`check`], [`resolvers`] with [`doh`], [`canaries`], [`controls`] and [`services`]: from written to meant;
+//! - [`check`], [`resolvers`] with [`doh`], [`canaries`], [`controls`], [`services`] and [`identity`]: from written to meant;
 //!   [`spelling`]: addresses and URLs; [`error`]: faults with line and column.
 //! - [`builtin`]: the default and the example. [`show`]: what is in force.
 
@@ -24,6 +24,7 @@ pub mod controls;
 pub mod doh;
 pub mod error;
 pub mod file;
+pub mod identity;
 pub mod policy;
 pub mod resolvers;
 pub mod services;
@@ -42,6 +43,8 @@ pub struct Config {
     pub topology: Topology,
     /// Where to listen.
     pub listen: Listen,
+    /// Who vouches for agents and for the coordinator, and where agents reach it.
+    pub identity: identity::Identity,
     /// Labels of each vantage, for people and selectors.
     pub labels: BTreeMap<VantageName, BTreeMap<String, String>>,
     /// Drivers the coordinator itself uses.

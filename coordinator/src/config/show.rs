@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::file::{DohFormatName, DohMethodName, HttpVersionName};
+use super::identity::{Identity, Pair};
 use super::{Config, Driver, Endpoint, HttpCheck, Listen, TsigAlgorithm, WebListen};
 use parallax_decide::topology::{ControlKind, Mode, Policy, Role};
 
@@ -17,6 +18,7 @@ pub fn as_json(config: &Config) -> Value {
     json!({
         "schema": 1,
         "listen": listen(&config.listen),
+        "identity": identity(&config.identity),
         "policy": policy(&topology.policy),
         "schedule": {
             "endpoint_every_ms": ms(config.schedule.endpoint_every),
@@ -74,6 +76,18 @@ pub fn as_json(config: &Config) -> Value {
 
 fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn identity(identity: &Identity) -> Value {
+    let pair = |pair: &Option<Pair>| {
+        pair.as_ref().map(|pair| json!({ "certificates": pair.certificates, "key_file": pair.key }))
+    };
+    json!({
+        "authority": pair(&identity.authority),
+        "server_certificate": pair(&identity.server),
+        "certificate_life_s": identity.certificate_life.as_secs(),
+        "advertise": identity.advertise,
+    })
 }
 
 fn listen(listen: &Listen) -> Value {

@@ -1,4 +1,5 @@
-//! Accepts agents: TCP, the TLS handshake with a limit, and who it is.
+//! Accepts agents: TCP, the TLS handshake with a limit, and who it is. An agent without a certificate may
+//! only enrol, and gets a place of few for a short time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,18 +8,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use parallax_decide::names::VantageName;
-use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
 use super::tls;
+use crate::identity::keeper::Keeper;
+use crate::store::certificate::Presented;
 
 /// A handshake takes two round trips; a stalled one must not hold a place.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
@@ -29,30 +30,39 @@ const HANDSHAKES_MAX: usize = 64;
 /// Pause after a failed accept (no file descriptors left), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Connections without a certificate at the same time: enrolling takes a second, and anybody can come.
+const STRANGERS_MAX: usize = 256;
+
+/// Life of a connection without a certificate.
+const STRANGER_LIFE: Duration = Duration::from_secs(30);
+
 /// Who is at the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// From the certificate.
-    pub vantage: VantageName,
+    /// What its certificate says; none: it came without and may only enrol.
+    pub certificate: Option<Presented>,
     /// Where it connects from.
     pub remote: SocketAddr,
 }
 
-/// A connection with a known peer.
+/// A connection after its handshake.
 #[derive(Debug)]
-pub struct Authenticated {
+pub struct Connection {
     stream: TlsStream<TcpStream>,
     peer: Peer,
+    /// Of one without a certificate: when it ends, and its place.
+    stranger: Option<(Pin<Box<Sleep>>, OwnedSemaphorePermit)>,
 }
 
 /// Accepts until `shutdown` or until nobody takes the connections any more.
 pub async fn run(
     listener: TcpListener,
-    tls: Arc<ArcSwap<ServerConfig>>,
-    sender: mpsc::Sender<io::Result<Authenticated>>,
+    keeper: Arc<Keeper>,
+    sender: mpsc::Sender<io::Result<Connection>>,
     shutdown: CancellationToken,
 ) {
     let places = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     loop {
         let accepted = tokio::select! {
             () = shutdown.cancelled() => return,
@@ -69,10 +79,11 @@ pub async fn run(
                 continue;
             }
         };
-        let (tls, sender) = (TlsAcceptor::from(tls.load_full()), sender.clone());
+        let tls = TlsAcceptor::from(Arc::clone(&keeper.held().tls));
+        let (sender, strangers) = (sender.clone(), Arc::clone(&strangers));
         tokio::spawn(async move {
             let _place = place;
-            match tokio::time::timeout(HANDSHAKE_WITHIN, handshake(&tls, stream, remote)).await {
+            match tokio::time::timeout(HANDSHAKE_WITHIN, handshake(&tls, stream, remote, strangers)).await {
                 Ok(Ok(connection)) => {
                     // An error means that the server has ended; the connection ends with it.
                     let _ = sender.send(Ok(connection)).await;
@@ -84,16 +95,25 @@ pub async fn run(
     }
 }
 
-async fn handshake(tls: &TlsAcceptor, stream: TcpStream, remote: SocketAddr) -> Result<Authenticated, String> {
+async fn handshake(
+    tls: &TlsAcceptor,
+    stream: TcpStream,
+    remote: SocketAddr,
+    strangers: Arc<Semaphore>,
+) -> Result<Connection, String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let stream = tls.accept(stream).await.map_err(|error| format!("TLS: {error}"))?;
     let (_, connection) = stream.get_ref();
-    let certificate = connection.peer_certificates().and_then(|chain| chain.first()).ok_or("no client certificate")?;
-    let vantage = tls::vantage_of(certificate).map_err(|why| format!("client certificate: {why}"))?;
-    Ok(Authenticated { peer: Peer { vantage, remote }, stream })
+    let Some(certificate) = connection.peer_certificates().and_then(|chain| chain.first()) else {
+        let place = strangers.try_acquire_owned().map_err(|_| "too many agents without a certificate at once")?;
+        let stranger = Some((Box::pin(tokio::time::sleep(STRANGER_LIFE)), place));
+        return Ok(Connection { peer: Peer { certificate: None, remote }, stream, stranger });
+    };
+    let presented = tls::presented(certificate).map_err(|why| format!("client certificate: {why}"))?;
+    Ok(Connection { peer: Peer { certificate: Some(presented), remote }, stream, stranger: None })
 }
 
-impl Connected for Authenticated {
+impl Connected for Connection {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
@@ -101,17 +121,22 @@ impl Connected for Authenticated {
     }
 }
 
-impl AsyncRead for Authenticated {
+impl AsyncRead for Connection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some((end, _)) = &mut self.stranger
+            && end.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
-impl AsyncWrite for Authenticated {
+impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }

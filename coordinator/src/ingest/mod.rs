@@ -1,10 +1,11 @@
 //! Takes the agents' streams. The types of the wire stop here.
 //!
-//! - [`accept`]: TCP, mutual TLS, the identity in the client's certificate. [`tls`]: its settings.
+//! - [`accept`]: TCP, mutual TLS. [`tls`]: what a client certificate says.
+//! - [`enrolment`]: how an agent gets a certificate, at a bounded [`pace`]. [`admission`]: which one may report.
 //! - [`session`]: one stream: greeting, assignment, batches, reports, tasks.
 //! - [`validate`]: a batch as rows, or what is wrong with it.
 //! - [`committer`]: one transaction for the waiting batches of many agents; only then an answer.
-//! - [`assignment`], [`convert`]: what goes down the stream.
+//! - [`assignment`], [`convert`]: what goes down the stream. [`order`]: its signing.
 //!
 //! A slow database slows the agents: each stream has one batch under way and is not read
 //! meanwhile, and what is not acknowledged stays in the agent's spool.
@@ -12,22 +13,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use parallax_proto::MESSAGE_BYTES_MAX;
+use parallax_proto::{MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
+use parallax_proto::v1::enrolment_server::EnrolmentServer;
 use parallax_proto::v1::probe_server::ProbeServer;
-use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::identity::keeper::Keeper;
 use crate::state::App;
 
 pub mod accept;
+pub mod admission;
 pub mod assignment;
 pub mod committer;
 pub mod convert;
+pub mod enrolment;
+pub mod order;
+pub mod pace;
 pub mod session;
 #[cfg(test)]
 mod tests;
@@ -43,6 +48,9 @@ const CONNECTIONS_WAITING_MAX: usize = 64;
 /// Streams of one connection: an agent needs one, and a second while the first dies.
 const STREAMS_MAX: u32 = 4;
 
+/// Largest message of an agent that is not known yet: a request, a secret, a version, a time.
+const ENROLMENT_BYTES_MAX: usize = REQUEST_BYTES_MAX + 1024;
+
 /// Serves agents until `shutdown`, then ends the streams and stores what is under way.
 ///
 /// # Errors
@@ -50,15 +58,22 @@ const STREAMS_MAX: u32 = 4;
 pub async fn serve(
     app: Arc<App>,
     listener: TcpListener,
-    tls: Arc<ArcSwap<ServerConfig>>,
+    keeper: Arc<Keeper>,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     let streams = TaskTracker::new();
     // The committer outlives the streams: what they handed over is still stored.
     let (committer, storing) = committer::start(Arc::clone(&app), shutdown.clone());
-    let service = session::Service { app, committer, streams: streams.clone(), shutdown: shutdown.clone() };
+    let enrolment = enrolment::Service::new(Arc::clone(&app), Arc::clone(&keeper));
+    let service = session::Service {
+        app,
+        keeper: Arc::clone(&keeper),
+        committer,
+        streams: streams.clone(),
+        shutdown: shutdown.clone(),
+    };
     let (sender, incoming) = mpsc::channel(CONNECTIONS_WAITING_MAX);
-    let accepting = tokio::spawn(accept::run(listener, tls, sender, shutdown.clone()));
+    let accepting = tokio::spawn(accept::run(listener, keeper, sender, shutdown.clone()));
     let served = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
@@ -68,6 +83,7 @@ pub async fn serve(
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
         )
+        .add_service(EnrolmentServer::new(enrolment).max_decoding_message_size(ENROLMENT_BYTES_MAX))
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown.clone().cancelled_owned())
         .await;
     shutdown.cancel();

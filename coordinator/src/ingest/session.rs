@@ -3,26 +3,31 @@
 //! ```text
 //! agent                       coordinator
 //! Hello  ------------------>  known and not revoked?
-//!        <------------------  Assignment
+//!        <------------------  Assignment (signed, from protocol 2 on), Trust
 //! Batch  ------------------>  checked, committed
 //!        <------------------  Refusal for each part not taken, then Ack
 //! Ping  ------------------->  the wall clock, at once
 //!        <------------------  Pong
 //!        <------------------  Task, new Assignment, whenever there is one
 //! ChangeReport  ----------->  to whoever waits for it
+//! Renewal  ---------------->  a new certificate, recorded
+//!        <------------------  Renewed
 //! ```
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parallax_decide::names::VantageName;
 use parallax_decide::observation::Lane;
 use parallax_proto::v1::agent_message::Message as FromAgent;
 use parallax_proto::v1::coordinator_message::Message as ToAgent;
-use parallax_proto::{TEXT_BYTES_MAX, v1};
+use parallax_proto::v1::order::Order;
+use parallax_proto::{PROTOCOL, PROTOCOL_MIN, TEXT_BYTES_MAX, v1};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -32,12 +37,18 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 use super::accept::Peer;
+use super::admission::{admit, certificate, unavailable};
 use super::committer::{Committer, Ending};
+use super::enrolment::{self, For};
+use super::order::{self, Orders};
 use super::validate::{self, Context};
 use super::{assignment, convert};
 use crate::clock::{self, monotonic};
 use crate::hub::{OUTBOUND_MAX, Outbound, Place};
+use crate::identity::keeper::Keeper;
+use crate::identity::request::AgentKey;
 use crate::state::App;
+use crate::store::certificate::{How, Presented};
 use crate::store::commit::Delivery;
 use crate::store::refusal::Refused;
 use crate::store::vantage::{self, VantageId};
@@ -48,6 +59,9 @@ const HELLO_WITHIN: Duration = Duration::from_secs(10);
 
 /// An agent that takes nothing for this long is gone.
 const SEND_WITHIN: Duration = Duration::from_secs(30);
+
+/// Version of the protocol from which on orders are signed, and trust is told.
+const SIGNED_SINCE: u32 = 2;
 
 /// Messages on their way down one stream.
 const DOWN_MAX: usize = 32;
@@ -62,6 +76,8 @@ const WAITING_MAX: usize = 4;
 pub struct Service {
     /// What all share.
     pub app: Arc<App>,
+    /// Keys and certificates.
+    pub keeper: Arc<Keeper>,
     /// Where batches go.
     pub committer: Committer,
     /// Running streams, for an orderly end.
@@ -80,23 +96,32 @@ impl v1::probe_server::Probe for Service {
     ) -> Result<Response<Self::SessionStream>, Status> {
         let peer = request.extensions().get::<Peer>().cloned();
         let peer = peer.ok_or_else(|| Status::internal("a stream without an authenticated peer"))?;
-        let id = admit(&self.app, &peer.vantage).await.inspect_err(|status| {
-            tracing::warn!(vantage = %peer.vantage, remote = %peer.remote, reason = status.message(), "stream refused");
+        let presented = certificate(&peer)?;
+        let vantage = admit(&self.app, presented, peer.remote).await.inspect_err(|status| {
+            tracing::warn!(vantage = %presented.name, remote = %peer.remote, reason = status.message(), "stream refused");
         })?;
         let (down, messages) = mpsc::channel(DOWN_MAX);
         let session = Session {
             app: Arc::clone(&self.app),
+            keeper: Arc::clone(&self.keeper),
             committer: self.committer.clone(),
             shutdown: self.shutdown.clone(),
             down: down.clone(),
-            vantage: peer.vantage.clone(),
-            id,
+            vantage: vantage.name.clone(),
+            id: vantage.id,
+            orders: Orders::new(presented.name.clone()),
+            presented: presented.clone(),
+            remote: peer.remote,
+            speaks: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            renewing: Arc::default(),
         };
+        let (name, remote) = (vantage.name, peer.remote);
         self.streams.spawn(async move {
             match session.run(request.into_inner()).await {
-                Ok(()) => tracing::info!(vantage = %peer.vantage, remote = %peer.remote, "stream ended"),
+                Ok(()) => tracing::info!(vantage = %name, %remote, "stream ended"),
                 Err(status) => {
-                    tracing::warn!(vantage = %peer.vantage, remote = %peer.remote, reason = status.message(), "stream ended");
+                    tracing::warn!(vantage = %name, %remote, reason = status.message(), "stream ended");
                     // The agent may be gone already.
                     let _ = down.try_send(Err(status));
                 }
@@ -109,27 +134,6 @@ impl v1::probe_server::Probe for Service {
 /// Most characters of a boot id that are repeated to the agent: a valid one has 32.
 const BOOT_ID_CHARS_MAX: usize = 32;
 
-/// Whether a vantage may report here; its key if so.
-async fn admit(app: &App, name: &VantageName) -> Result<VantageId, Status> {
-    if !app.config.load().topology.vantages.contains_key(name) {
-        // Not a refusal for good: a slip in the configuration must not end agents that nobody can visit.
-        return Err(Status::failed_precondition(format!(
-            "vantage {name} is not in the coordinator's configuration; add it under vantages:"
-        )));
-    }
-    let row = async { vantage::find_or_make(&mut *app.pool.acquire().await.map_err(StoreError::from)?, name).await };
-    let row = row.await.map_err(|error| unavailable(&error))?;
-    match row.revoked_at {
-        Some(_) => Err(Status::permission_denied(format!("vantage {name} was revoked"))),
-        None => Ok(row.id),
-    }
-}
-
-fn unavailable(error: &StoreError) -> Status {
-    tracing::warn!(%error, "the database is away");
-    Status::unavailable("the coordinator's database is away; try again")
-}
-
 fn ending() -> Status {
     Status::unavailable("the coordinator is ending")
 }
@@ -138,11 +142,22 @@ type Storing = Pin<Box<dyn Future<Output = Result<(), Ending>> + Send>>;
 
 struct Session {
     app: Arc<App>,
+    keeper: Arc<Keeper>,
     committer: Committer,
     shutdown: CancellationToken,
     down: mpsc::Sender<Result<v1::CoordinatorMessage, Status>>,
+    /// Its name now; the certificate may still carry a former one.
     vantage: VantageName,
     id: VantageId,
+    presented: Presented,
+    remote: SocketAddr,
+    orders: Orders,
+    /// Version of the protocol that both know; 0 before the greeting.
+    speaks: AtomicU32,
+    /// Of the database, as it was last read.
+    generation: AtomicU32,
+    /// A certificate is on its way to the agent.
+    renewing: Arc<AtomicBool>,
 }
 
 /// A batch on its way to the database.
@@ -163,11 +178,17 @@ impl Session {
         let boot = self.greet(&hello).await?;
         let (outbound, mut waiting) = mpsc::channel(OUTBOUND_MAX);
         let app = Arc::clone(&self.app);
+        let mut trust = self.keeper.changes();
         let place = app.hub.enter(&self.vantage, &hello.agent_version, boot, outbound);
         // Again, now that a revocation finds this stream: one between the first look and here did not.
-        admit(&self.app, &self.vantage).await?;
+        admit(&self.app, &self.presented, self.remote).await?;
         tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");
         self.send_assignment().await?;
+        if self.speaks.load(Ordering::Relaxed) >= SIGNED_SINCE {
+            // For an agent that holds no signer's key yet.
+            self.send(ToAgent::Trust(order::trust(&self.keeper.held()))).await?;
+        }
+        self.send_trust().await?;
         let mut under_way: Option<UnderWay> = None;
         let mut queue: VecDeque<v1::AgentMessage> = VecDeque::with_capacity(WAITING_MAX);
         let mut open = true;
@@ -198,6 +219,10 @@ impl Session {
                     if let Some(done) = under_way.take() {
                         self.answer(done).await?;
                     }
+                }
+                changed = trust.changed() => {
+                    changed.map_err(|_| ending())?;
+                    self.send_trust().await?;
                 }
                 message = waiting.recv() => match message {
                     Some(message) => self.send_outbound(message).await?,
@@ -231,23 +256,34 @@ impl Session {
                 }
                 Err(_) => Ok(Some(message)),
             },
-            Some(FromAgent::Batch(_) | FromAgent::Hello(_) | FromAgent::Renewal(_)) | None => Ok(Some(message)),
+            Some(FromAgent::Renewal(renewal)) => {
+                self.renew(renewal);
+                Ok(None)
+            }
+            Some(FromAgent::Batch(_) | FromAgent::Hello(_)) | None => Ok(Some(message)),
         }
     }
 
     async fn greet(&self, hello: &v1::Hello) -> Result<Uuid, Status> {
-        if hello.protocol != 1 {
+        // The newest that both know; 0 stands for 1 in what the oldest agents do not send.
+        let speaks = hello.protocol.min(PROTOCOL);
+        if speaks < PROTOCOL_MIN || hello.protocol_min.max(1) > speaks {
             return Err(Status::failed_precondition(format!(
-                "protocol {} is not spoken here; this coordinator speaks 1",
+                "protocol {} is not spoken here; this coordinator speaks {PROTOCOL_MIN} to {PROTOCOL}",
                 hello.protocol
             )));
         }
+        self.speaks.store(speaks, Ordering::Relaxed);
         let boot = validate::boot_id(&hello.boot_id).map_err(|(_, why)| Status::invalid_argument(why))?;
         if hello.agent_version.len() > TEXT_BYTES_MAX || hello.agent_version.chars().any(char::is_control) {
             return Err(Status::invalid_argument("agent_version is too long or holds control characters"));
         }
         let greeted =
-            async { vantage::greeted(&mut *self.app.pool.acquire().await?, self.id, &hello.agent_version).await };
+            async {
+                let from = (self.remote.to_string(), self.app.instance);
+                let mut connection = self.app.pool.acquire().await?;
+                vantage::greeted(&mut connection, self.id, &hello.agent_version, (&from.0, from.1)).await
+            };
         greeted.await.map_err(|error: StoreError| unavailable(&error))?;
         Ok(boot)
     }
@@ -255,20 +291,91 @@ impl Session {
     async fn send_assignment(&self) -> Result<(), Status> {
         let mut content = assignment::content(&self.app.config.load(), &self.vantage);
         let fingerprint = assignment::fingerprint(&content);
-        let version =
-            async { store::assignment::version(&mut *self.app.pool.acquire().await?, self.id, &fingerprint).await };
-        content.version = version.await.map_err(|error: StoreError| unavailable(&error))?;
-        self.send(ToAgent::Assignment(content)).await
+        let version = async {
+            let mut connection = self.app.pool.acquire().await?;
+            let version = store::assignment::version(&mut connection, self.id, &fingerprint).await?;
+            let generation = store::order::generation(&mut connection).await?;
+            Ok((version, generation, store::order::epoch(&mut connection).await?))
+        };
+        let (version, generation, epoch) = version.await.map_err(|error: StoreError| unavailable(&error))?;
+        content.version = version;
+        self.generation.store(generation, Ordering::Relaxed);
+        self.orders.raise(epoch);
+        self.send_order(Order::Assignment(content), None).await
     }
 
     async fn send_outbound(&self, message: Outbound) -> Result<(), Status> {
         match message {
-            Outbound::Task(id, task) => self.send(ToAgent::Task(convert::task(id, &task))).await,
+            Outbound::Task(id, task) => self.send_order(Order::Task(convert::task(id, &task)), None).await,
             Outbound::Change(id, change, deadline) => {
-                self.send(ToAgent::Task(convert::change(id, &change, deadline))).await
+                // As new as the plan it belongs to: an agent that heard of a later holder refuses it.
+                let epoch = store::order::joined(self.generation.load(Ordering::Relaxed), change.epoch);
+                self.send_order(Order::Task(convert::change(id, &change, deadline)), Some(epoch)).await
             }
             Outbound::Assignment => self.send_assignment().await,
         }
+    }
+
+    /// Signed for whoever knows signatures.
+    async fn send_order(&self, order: Order, epoch: Option<u64>) -> Result<(), Status> {
+        if self.speaks.load(Ordering::Relaxed) >= SIGNED_SINCE {
+            let signed = self.orders.sign(&self.keeper.held(), order, epoch)?;
+            return self.send(ToAgent::Signed(signed)).await;
+        }
+        self.send(match order {
+            Order::Assignment(assignment) => ToAgent::Assignment(assignment),
+            Order::Task(task) => ToAgent::Task(task),
+            // Agents that know no signatures know no trust either.
+            Order::Trust(_) => return Ok(()),
+        })
+        .await
+    }
+
+    async fn send_trust(&self) -> Result<(), Status> {
+        if self.speaks.load(Ordering::Relaxed) < SIGNED_SINCE {
+            return Ok(());
+        }
+        self.send_order(Order::Trust(order::trust(&self.keeper.held())), None).await
+    }
+
+    /// Answers a request for a new certificate beside what else goes on: a slow database must hold up neither
+    /// a Pong nor a batch for it. One at a time.
+    fn renew(&self, renewal: &v1::Renewal) {
+        let refused = |why: &str| v1::Renewed { answer: Some(v1::renewed::Answer::Refused(why.to_owned())) };
+        let key = match AgentKey::of_request(&renewal.request) {
+            Ok(key) if !self.renewing.swap(true, Ordering::AcqRel) => Ok(key),
+            Ok(_) => Err("one is on its way already".to_owned()),
+            Err(why) => Err(why),
+        };
+        let (app, keeper, down) = (Arc::clone(&self.app), Arc::clone(&self.keeper), self.down.clone());
+        let (id, name, remote, renewing) = (self.id, self.vantage.clone(), self.remote, Arc::clone(&self.renewing));
+        tokio::spawn(async move {
+            let answer = match &key {
+                Err(why) => {
+                    tracing::warn!(vantage = %name, why, "a renewal is refused");
+                    refused(why)
+                }
+                Ok(key) => {
+                    let whom = For { vantage: id, name: &name, how: How::Renewal, token: None, remote: remote.ip() };
+                    let issued = async {
+                        let mut connection = app.pool.acquire().await?;
+                        enrolment::issue(&mut connection, &app, &keeper.held(), key, whom).await
+                    };
+                    let answer = match issued.await {
+                        Ok(identity) => {
+                            tracing::info!(vantage = %name, "certificate renewed");
+                            v1::Renewed { answer: Some(v1::renewed::Answer::Identity(identity)) }
+                        }
+                        Err(error) => refused(unavailable(&error).message()),
+                    };
+                    renewing.store(false, Ordering::Release);
+                    answer
+                }
+            };
+            let message = v1::CoordinatorMessage { message: Some(ToAgent::Renewed(answer)) };
+            // A stream that has ended needs no answer.
+            let _ = down.send_timeout(Ok(message), SEND_WITHIN).await;
+        });
     }
 
     async fn send(&self, message: ToAgent) -> Result<(), Status> {
@@ -286,12 +393,9 @@ impl Session {
     fn take(&self, message: v1::AgentMessage, boot: Uuid) -> Option<UnderWay> {
         let fault = match message.message {
             Some(FromAgent::Batch(batch)) => return Some(self.take_batch(&batch, boot)),
-            Some(FromAgent::Ping(_)) => return None,
+            Some(FromAgent::Ping(_) | FromAgent::Renewal(_)) => return None,
             Some(FromAgent::ChangeReport(report)) => convert::report(&report).err()?,
             Some(FromAgent::Hello(_)) => ("second_hello", "Hello comes once, first".to_owned()),
-            Some(FromAgent::Renewal(_)) => {
-                ("no_renewal", "certificates are not renewed over the stream yet".to_owned())
-            }
             None => ("no_message", "a message of no known kind".to_owned()),
         };
         Some(self.refuse_whole(fault, boot, None))

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use hyper_util::rt::TokioIo;
 use parallax_decide::names::VantageName;
 use parallax_decide::observation::{Purpose, Target};
@@ -21,10 +20,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
-use super::{serve, tls};
-use crate::ca::{Authority, SERVER_NAME};
+use super::serve;
 use crate::clock;
+use crate::config::identity::Identity;
 use crate::hub::{ChangeFailed, ChangeOutcome, ChangeTask, LocalChange, NotConnected, Task, Work};
+use crate::identity::bundle::{Bundle, Making};
+use crate::identity::keeper::Keeper;
+use crate::identity::signer::Signer;
+use crate::identity::{SERVER_NAME, folder};
 use crate::state::App;
 use crate::testing;
 
@@ -36,6 +39,7 @@ struct World {
     app: Arc<App>,
     address: std::net::SocketAddr,
     state: tempfile::TempDir,
+    keeper: Arc<Keeper>,
     shutdown: CancellationToken,
     serving: JoinHandle<anyhow::Result<()>>,
 }
@@ -43,14 +47,13 @@ struct World {
 async fn world() -> World {
     let app = testing::app().await;
     let state = tempfile::tempdir().unwrap();
-    let authority = Authority::open(state.path(), clock::wall()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let identity = authority.server_identity(address.ip(), clock::wall()).unwrap();
-    let config = Arc::new(ArcSwap::new(tls::server_config(&authority, identity).unwrap()));
+    let keeper = Keeper::open(state.path().to_owned(), address, &Identity::default(), clock::wall());
+    let keeper = Arc::new(keeper.unwrap());
     let shutdown = CancellationToken::new();
-    let serving = tokio::spawn(serve(Arc::clone(&app), listener, config, shutdown.clone()));
-    World { app, address, state, shutdown, serving }
+    let serving = tokio::spawn(serve(Arc::clone(&app), listener, Arc::clone(&keeper), shutdown.clone()));
+    World { app, address, state, keeper, shutdown, serving }
 }
 
 /// An agent's end of one stream.
@@ -63,8 +66,7 @@ impl World {
     fn identity(&self, name: &str) -> std::path::PathBuf {
         let folder = self.state.path().join("identities").join(name);
         if !folder.exists() {
-            let authority = Authority::open(self.state.path(), clock::wall()).unwrap();
-            authority.issue(&name.parse().unwrap(), &folder, clock::wall()).unwrap();
+            issue(self.state.path(), name, &folder, clock::wall());
         }
         folder
     }
@@ -147,6 +149,14 @@ impl Agent {
         let ToAgent::Refusal(refusal) = message else { panic!("expected a refusal, not {message:?}") };
         (refusal.sequence, refusal.reason)
     }
+}
+
+/// As `parallax vantage issue` does.
+fn issue(state: &Path, name: &str, folder: &Path, at: time::OffsetDateTime) {
+    let bundle = Bundle::open(state, Making::Allowed, clock::wall()).unwrap();
+    let signer = Signer::open(&state.join("ca"), Making::Allowed).unwrap();
+    let life = Duration::from_secs(30 * 86_400);
+    folder::write(&bundle, &signer, &name.parse().unwrap(), (folder, life), at).unwrap();
 }
 
 fn client_config(identity: Option<&Path>, trust: &Path) -> Arc<ClientConfig> {
@@ -343,14 +353,12 @@ async fn strangers_get_no_stream() {
     assert!(first_words(&world, None, &known).await.is_err());
     // A certificate of another authority, which has the very name.
     let other = tempfile::tempdir().unwrap();
-    let authority = Authority::open(other.path(), clock::wall()).unwrap();
     let forged = other.path().join("forged");
-    authority.issue(&"de-fra".parse().unwrap(), &forged, clock::wall()).unwrap();
+    issue(other.path(), "de-fra", &forged, clock::wall());
     assert!(first_words(&world, Some(&forged), &known).await.is_err());
     // A certificate of ours that has expired.
     let expired = world.state.path().join("expired");
-    let ours = Authority::open(world.state.path(), clock::wall()).unwrap();
-    ours.issue(&"de-fra".parse().unwrap(), &expired, clock::wall() - time::Duration::days(60)).unwrap();
+    issue(world.state.path(), "de-fra", &expired, clock::wall() - time::Duration::days(60));
     assert!(first_words(&world, Some(&expired), &known).await.is_err());
     assert!(world.app.hub.connected().is_empty());
     // And an agent that trusts another authority does not talk to us.

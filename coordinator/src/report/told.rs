@@ -111,7 +111,7 @@ impl Teller {
     ) -> ObservationId {
         let place: VantageName = place.parse().unwrap();
         let row = vantage::find_or_make(self.conn(), &place).await.unwrap();
-        vantage::greeted(self.conn(), row.id, "0.1.0").await.unwrap();
+        vantage::greeted(self.conn(), row.id, "0.1.0", ("192.0.2.44:40000", uuid::Uuid::nil())).await.unwrap();
         let sequence = self.sequences.entry(place).or_insert(0);
         *sequence += 1;
         let sequence = *sequence;

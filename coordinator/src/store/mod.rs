@@ -1,6 +1,8 @@
 //! All SQL. Free functions on `&mut PgConnection`; rows come out as types that cannot be wrong.
 //!
 //! - [`vantage`], [`assignment`]: who may report, and what each was told to do.
+//! - [`token`], [`enrolment`], [`certificate`]: how an agent becomes a vantage. [`order`]: how new an order is.
+//!   [`audit`]: what people did.
 //! - [`commit`]: one transaction that stores what many agents sent: [`cursor`], [`log`],
 //!   [`refusal`], [`condition`].
 //! - [`log`]: the log of facts, also read back, in commit order.
@@ -18,14 +20,18 @@ use sqlx::{Connection, Postgres, Transaction};
 use time::OffsetDateTime;
 
 pub mod assignment;
+pub mod audit;
+pub mod certificate;
 pub mod commit;
 pub mod condition;
 pub mod configured;
 pub mod cursor;
+pub mod enrolment;
 pub mod freeze;
 pub mod incident;
 pub mod lease;
 pub mod log;
+pub mod order;
 pub mod partition;
 pub mod plan;
 pub mod read;
@@ -34,6 +40,7 @@ pub mod servers;
 pub mod setup;
 #[cfg(test)]
 mod tests;
+pub mod token;
 pub mod vantage;
 pub mod verdict;
 

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use parallax_decide::names::VantageName;
 use parallax_decide::time::Timestamp;
 use sqlx::postgres::PgListener;
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::{StoreError, timestamp};
 
@@ -32,6 +34,18 @@ pub struct VantageRow {
     pub agent_version: Option<String>,
     /// When it was cut off for good.
     pub revoked_at: Option<Timestamp>,
+    /// When a person approved it although the configuration does not list it.
+    pub admitted_at: Option<Timestamp>,
+    /// Certificates from before that count as revoked although never seen.
+    pub keys_from: Option<Timestamp>,
+    /// When it was removed for good.
+    pub retired_at: Option<Timestamp>,
+    /// Words that describe it, given with its token.
+    pub labels: BTreeMap<String, String>,
+    /// Where its last stream came from.
+    pub last_remote: Option<String>,
+    /// Process that took its last stream.
+    pub last_coordinator: Option<Uuid>,
 }
 
 struct Row {
@@ -41,6 +55,12 @@ struct Row {
     last_seen_at: Option<OffsetDateTime>,
     agent_version: Option<String>,
     revoked_at: Option<OffsetDateTime>,
+    admitted_at: Option<OffsetDateTime>,
+    keys_from: Option<OffsetDateTime>,
+    retired_at: Option<OffsetDateTime>,
+    labels: Json<BTreeMap<String, String>>,
+    last_remote: Option<String>,
+    last_coordinator: Option<Uuid>,
 }
 
 impl TryFrom<Row> for VantageRow {
@@ -54,6 +74,12 @@ impl TryFrom<Row> for VantageRow {
             last_seen_at: row.last_seen_at.map(timestamp),
             agent_version: row.agent_version,
             revoked_at: row.revoked_at.map(timestamp),
+            admitted_at: row.admitted_at.map(timestamp),
+            keys_from: row.keys_from.map(timestamp),
+            retired_at: row.retired_at.map(timestamp),
+            labels: row.labels.0,
+            last_remote: row.last_remote,
+            last_coordinator: row.last_coordinator,
         })
     }
 }
@@ -87,7 +113,9 @@ pub async fn ensure<'a>(
 pub async fn all(connection: &mut PgConnection) -> Result<Vec<VantageRow>, StoreError> {
     sqlx::query_as!(
         Row,
-        "select id, name, first_seen_at, last_seen_at, agent_version, revoked_at from vantage order by name"
+        r#"select id, name, first_seen_at, last_seen_at, agent_version, revoked_at, admitted_at, keys_from, retired_at,
+                  labels as "labels: Json<BTreeMap<String, String>>", last_remote, last_coordinator
+           from vantage order by name"#
     )
     .fetch_all(connection)
     .await?
@@ -104,7 +132,9 @@ pub async fn find_or_make(connection: &mut PgConnection, name: &VantageName) -> 
     ensure(&mut *connection, [name]).await?;
     sqlx::query_as!(
         Row,
-        "select id, name, first_seen_at, last_seen_at, agent_version, revoked_at from vantage where name = $1",
+        r#"select id, name, first_seen_at, last_seen_at, agent_version, revoked_at, admitted_at, keys_from, retired_at,
+                  labels as "labels: Json<BTreeMap<String, String>>", last_remote, last_coordinator
+           from vantage where name = $1"#,
         name.as_str()
     )
     .fetch_one(connection)
@@ -112,17 +142,70 @@ pub async fn find_or_make(connection: &mut PgConnection, name: &VantageName) -> 
     .try_into()
 }
 
+/// One vantage by its key.
+///
+/// # Errors
+/// When the database refuses, or holds a name that is none.
+pub async fn by_id(connection: &mut PgConnection, id: VantageId) -> Result<Option<VantageRow>, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"select id, name, first_seen_at, last_seen_at, agent_version, revoked_at, admitted_at, keys_from, retired_at,
+                  labels as "labels: Json<BTreeMap<String, String>>", last_remote, last_coordinator
+           from vantage where id = $1"#,
+        id.0
+    );
+    row.fetch_optional(connection).await?.map(VantageRow::try_from).transpose()
+}
+
+/// One vantage by its name.
+///
+/// # Errors
+/// When the database refuses, or holds a name that is none.
+pub async fn by_name(connection: &mut PgConnection, name: &VantageName) -> Result<Option<VantageRow>, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"select id, name, first_seen_at, last_seen_at, agent_version, revoked_at, admitted_at, keys_from, retired_at,
+                  labels as "labels: Json<BTreeMap<String, String>>", last_remote, last_coordinator
+           from vantage where name = $1"#,
+        name.as_str()
+    );
+    row.fetch_optional(connection).await?.map(VantageRow::try_from).transpose()
+}
+
+/// One vantage by its name or, where no vantage has it now, by a former name.
+///
+/// # Errors
+/// When the database refuses, or holds a name that is none.
+pub async fn by_any_name(connection: &mut PgConnection, name: &VantageName) -> Result<Option<VantageRow>, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"select id, name, first_seen_at, last_seen_at, agent_version, revoked_at, admitted_at, keys_from, retired_at,
+                  labels as "labels: Json<BTreeMap<String, String>>", last_remote, last_coordinator
+           from vantage where id = coalesce((select id from vantage where name = $1),
+                                               (select vantage_id from vantage_former_name where name = $1))"#,
+        name.as_str()
+    );
+    row.fetch_optional(connection).await?.map(VantageRow::try_from).transpose()
+}
+
 /// Notes a session's opening.
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn greeted(connection: &mut PgConnection, id: VantageId, agent_version: &str) -> Result<(), StoreError> {
+pub async fn greeted(
+    connection: &mut PgConnection,
+    id: VantageId,
+    agent_version: &str,
+    (remote, coordinator): (&str, Uuid),
+) -> Result<(), StoreError> {
     sqlx::query!(
         "update vantage set first_seen_at = coalesce(first_seen_at, clock_timestamp()),
-                            last_seen_at = clock_timestamp(), agent_version = $2
+                            last_seen_at = clock_timestamp(), agent_version = $2, last_remote = $3, last_coordinator = $4
          where id = $1",
         id.0,
-        agent_version
+        agent_version,
+        remote,
+        coordinator
     )
     .execute(connection)
     .await?;
@@ -172,4 +255,31 @@ impl Revocations {
         self.0.try_recv().await?;
         Ok(())
     }
+}
+
+/// Whether the configuration in force lists a vantage.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn is_listed(connection: &mut PgConnection, name: &VantageName) -> Result<bool, StoreError> {
+    let listed = sqlx::query_scalar!(
+        r#"select exists (select from configured where kind = 'vantage' and name = $1) as "listed!""#,
+        name.as_str()
+    );
+    Ok(listed.fetch_one(connection).await?)
+}
+
+/// Describes a vantage, for as long as the configuration does not.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn set_labels(
+    connection: &mut PgConnection,
+    id: VantageId,
+    labels: &BTreeMap<String, String>,
+) -> Result<(), StoreError> {
+    sqlx::query!("update vantage set labels = $2 where id = $1", id.0, Json(labels) as Json<&BTreeMap<String, String>>)
+        .execute(connection)
+        .await?;
+    Ok(())
 }

@@ -208,7 +208,7 @@ async fn issue(ground: &Ground, parallax: &Path, place: Place) -> Result<()> {
     private(&directory)?;
     let (identity, state) = (directory.join("identity"), state_dir(ground));
     let (out, with) = (identity.to_string_lossy(), state.to_string_lossy());
-    let arguments = ["vantage", "issue", place.name(), "--out", &out, "--state", &with];
+    let arguments = ["vantage", "issue", place.name(), "--out", &out, "--state", &with, "--make-authority"];
     process::run(None, parallax, &arguments)
         .await
         .with_context(|| format!("issuing the identity of {}", place.name()))?;

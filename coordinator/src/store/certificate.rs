@@ -1,0 +1,204 @@
+//! Certificates of agents, by their keys. A certificate's key says whose it is, whatever name it carries.
+
+use parallax_decide::names::VantageName;
+use parallax_decide::time::Timestamp;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::vantage::{self, VantageId, VantageRow};
+use super::{StoreError, timestamp};
+
+/// Certificates are forgotten this long after their end: one day after the last moment at which their key
+/// could renew.
+const KEPT_FOR_DAYS: i32 = 91;
+
+/// A clock that is slow by this much may have written the beginning of a certificate's validity: those made by
+/// this program begin this much before they were made. Seconds.
+const BACKDATED_S: f64 = 600.0;
+
+/// How a certificate came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// With a token.
+    Join,
+    /// Over the stream.
+    Renewal,
+    /// After the end of the one before.
+    LateRenewal,
+}
+
+impl How {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Join => "join",
+            Self::Renewal => "renewal",
+            Self::LateRenewal => "late_renewal",
+        }
+    }
+}
+
+/// A certificate that was issued here.
+#[derive(Debug, Clone, Copy)]
+pub struct NewCertificate<'a> {
+    /// Serial number.
+    pub serial: &'a [u8],
+    /// Whose.
+    pub vantage: VantageId,
+    /// SHA-256 of its public key.
+    pub key_sha256: &'a [u8; 32],
+    /// SHA-256 of the authority's public key.
+    pub authority_sha256: &'a [u8; 32],
+    /// How it came to be.
+    pub how: How,
+    /// Valid from.
+    pub not_before: OffsetDateTime,
+    /// Valid until.
+    pub not_after: OffsetDateTime,
+    /// Process that issued it.
+    pub coordinator: Uuid,
+    /// Address it was issued to.
+    pub remote: &'a str,
+    /// Token it was joined with.
+    pub token: Option<i64>,
+}
+
+/// Records it.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn record(connection: &mut PgConnection, new: NewCertificate<'_>) -> Result<(), StoreError> {
+    sqlx::query!(
+        "insert into agent_certificate (serial, vantage_id, key_sha256, authority_sha256, how, not_before, not_after,
+                                        coordinator, remote, token_id)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        new.serial,
+        new.vantage.0,
+        new.key_sha256.as_slice(),
+        new.authority_sha256.as_slice(),
+        new.how.word(),
+        new.not_before,
+        new.not_after,
+        new.coordinator,
+        new.remote,
+        new.token
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// What a client certificate says of itself, checked by TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Presented {
+    /// Serial number.
+    pub serial: Vec<u8>,
+    /// SHA-256 of its public key.
+    pub key_sha256: [u8; 32],
+    /// Vantage it names: the one it was issued for, which may have another name by now.
+    pub name: VantageName,
+    /// Valid from.
+    pub not_before: OffsetDateTime,
+    /// Valid until.
+    pub not_after: OffsetDateTime,
+}
+
+/// Whose key it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The vantage.
+    pub vantage: VantageRow,
+    /// The key was revoked, the vantage perhaps not.
+    pub key_revoked: bool,
+}
+
+/// Whose a presented certificate is. `None`: nobody's; it was made by hand, and no vantage has its name.
+/// A certificate made by hand is recorded the first time it is shown.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn holder(
+    connection: &mut PgConnection,
+    presented: &Presented,
+    coordinator: Uuid,
+    remote: &str,
+) -> Result<Option<Holder>, StoreError> {
+    if let Some(holder) = by_key(&mut *connection, &presented.key_sha256, Some(&presented.serial)).await? {
+        return Ok(Some(holder));
+    }
+    let Some(row) = vantage::by_any_name(&mut *connection, &presented.name).await? else { return Ok(None) };
+    // Unknown, and from before the keys were replaced: one of those that were meant.
+    let made_at = timestamp(presented.not_before).0 + (BACKDATED_S * 1000.0) as i64;
+    if row.keys_from.is_some_and(|from| made_at <= from.0) {
+        return Ok(Some(Holder { vantage: row, key_revoked: true }));
+    }
+    sqlx::query!(
+        "insert into agent_certificate (serial, vantage_id, key_sha256, how, not_before, not_after, coordinator, remote)
+         values ($1, $2, $3, 'by_hand', $4, $5, $6, $7) on conflict do nothing",
+        presented.serial,
+        row.id.0,
+        presented.key_sha256.as_slice(),
+        presented.not_before,
+        presented.not_after,
+        coordinator,
+        remote
+    )
+    .execute(connection)
+    .await?;
+    Ok(Some(Holder { vantage: row, key_revoked: false }))
+}
+
+/// Whose a key is: of several certificates for it, the presented one's, else the latest one's.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn by_key(
+    connection: &mut PgConnection,
+    key_sha256: &[u8; 32],
+    serial: Option<&[u8]>,
+) -> Result<Option<Holder>, StoreError> {
+    let found = sqlx::query!(
+        r#"select c.vantage_id,
+                  exists (select from agent_certificate r where r.key_sha256 = $1 and r.revoked_at is not null)
+                      as "key_revoked!"
+           from agent_certificate c where c.key_sha256 = $1
+           order by (c.serial is not distinct from $2) desc, c.recorded_at desc limit 1"#,
+        key_sha256.as_slice(),
+        serial
+    )
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some(found) = found else { return Ok(None) };
+    let row = vantage::by_id(connection, VantageId(found.vantage_id)).await?;
+    Ok(row.map(|vantage| Holder { vantage, key_revoked: found.key_revoked }))
+}
+
+/// When the last certificate for a key ends. `None`: there is none.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn last_end(connection: &mut PgConnection, key_sha256: &[u8; 32]) -> Result<Option<Timestamp>, StoreError> {
+    let end = sqlx::query_scalar!(
+        "select max(not_after) from agent_certificate where key_sha256 = $1",
+        key_sha256.as_slice()
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(end.map(timestamp))
+}
+
+/// Forgets those that ended long ago, in small steps; returns how many.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn prune(connection: &mut PgConnection) -> Result<u64, StoreError> {
+    let done = sqlx::query!(
+        "delete from agent_certificate where serial in (
+             select serial from agent_certificate where not_after < clock_timestamp() - make_interval(days => $1) limit 1000
+         )",
+        KEPT_FOR_DAYS
+    )
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected())
+}

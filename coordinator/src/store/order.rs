@@ -1,0 +1,43 @@
+//! How new an order is: the number by which an agent refuses one that was overtaken.
+
+use sqlx::PgConnection;
+
+use super::StoreError;
+
+/// Generation of this database: it rises when it is restored from a backup, where the lease's epoch went back.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn generation(_connection: &mut PgConnection) -> Result<u32, StoreError> {
+    Ok(0)
+}
+
+/// (generation << 32) | epoch of the lease, as it is now.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn epoch(connection: &mut PgConnection) -> Result<u64, StoreError> {
+    let generation = generation(&mut *connection).await?;
+    let epoch = sqlx::query_scalar!("select epoch from lease where name = 'tasks'").fetch_optional(connection).await?;
+    Ok(joined(generation, epoch.unwrap_or(0)))
+}
+
+/// The two as one number.
+#[must_use]
+pub fn joined(generation: u32, epoch: i64) -> u64 {
+    // An epoch rises by one with each take-over: 32 bits last for a century of one a second.
+    u64::from(generation) << 32 | u64::from(u32::try_from(epoch).unwrap_or(if epoch < 0 { 0 } else { u32::MAX }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_generation_is_above_every_epoch_of_an_earlier_one() {
+        assert_eq!(joined(0, 7), 7);
+        assert_eq!(joined(1, 1), (1 << 32) + 1);
+        assert!(joined(1, 0) > joined(0, i64::MAX));
+        assert_eq!(joined(0, -1), 0);
+    }
+}
