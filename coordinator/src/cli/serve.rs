@@ -127,8 +127,7 @@ async fn with_database(
     let database = if is_embedded { "embedded" } else { "external" };
     // Whoever read it may have gone; that is no reason to fail.
     let _ = writeln!(std::io::stderr(), "parallax: ready web={web} grpc={grpc_address} database={database}");
-    let upkeep =
-        tokio::spawn(upkeep(Arc::clone(&app), Arc::clone(&keeper), serve.config.clone(), shutdown.clone()));
+    let upkeep = tokio::spawn(upkeep(Arc::clone(&app), Arc::clone(&keeper), serve.config.clone(), shutdown.clone()));
     let revocations = tokio::spawn(revocation::run(Arc::clone(&app), shutdown.clone()));
     let tasks = tokio::spawn(tasks::run(Arc::clone(&app), shutdown.clone()));
     let ends = |result: anyhow::Result<()>| {
@@ -189,12 +188,7 @@ async fn publish(app: &App, keeper: &Keeper) -> Result<(), StoreError> {
 }
 
 /// Looks at keys and certificates again and again, and reads the configuration on SIGHUP.
-async fn upkeep(
-    app: Arc<App>,
-    keeper: Arc<Keeper>,
-    file: ConfigFile,
-    shutdown: CancellationToken,
-) {
+async fn upkeep(app: Arc<App>, keeper: Arc<Keeper>, file: ConfigFile, shutdown: CancellationToken) {
     let mut hangup = match signal(SignalKind::hangup()) {
         Ok(hangup) => hangup,
         Err(error) => {

@@ -207,7 +207,9 @@ async fn make(
             .fix("set identity: { advertise: [\"HOST:PORT\"] } in the configuration, or give --coordinator HOST:PORT"));
     }
     let mut secret = [0; SECRET_BYTES];
-    SystemRandom::new().fill(&mut secret).map_err(|_| Failure::new(Exit::Failed, "the system gives no random bytes"))?;
+    SystemRandom::new()
+        .fill(&mut secret)
+        .map_err(|_| Failure::new(Exit::Failed, "the system gives no random bytes"))?;
     let who = one.who.name();
     let mut transaction = connection.begin().await.map_err(|error| failed(error.into()))?;
     let listed = vantage::is_listed(&mut transaction, name).await.map_err(failed)?;
@@ -216,7 +218,9 @@ async fn make(
         let state = if row.retired_at.is_some() { "removed" } else { "revoked" };
         return Err(Failure::new(Exit::Refused, format!("vantage {name} was {state}"))
             .why("a token would bring it back by accident")
-            .fix(format!("parallax vantage replace {name} --reason …  refuses its old keys for good and takes a new one")));
+            .fix(format!(
+                "parallax vantage replace {name} --reason …  refuses its old keys for good and takes a new one"
+            )));
     }
     if !labels.is_empty() {
         vantage::set_labels(&mut transaction, row.id, labels).await.map_err(failed)?;
@@ -246,13 +250,17 @@ async fn make(
 
 fn labels(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let wrong = |why: String| {
-        Failure::new(Exit::Usage, "--label cannot be understood").why(why).fix("write --label KEY=VALUE, as in --label site=kazan")
+        Failure::new(Exit::Usage, "--label cannot be understood")
+            .why(why)
+            .fix("write --label KEY=VALUE, as in --label site=kazan")
     };
     let mut labels = BTreeMap::new();
     for one in given {
         let (key, value) = one.split_once('=').ok_or_else(|| wrong(format!("`{one}` has no =")))?;
         let bad = |word: &str| {
-            word.is_empty() || word.chars().count() > LABEL_CHARS_MAX || word.chars().any(|c| c.is_control() || c == '=')
+            word.is_empty()
+                || word.chars().count() > LABEL_CHARS_MAX
+                || word.chars().any(|c| c.is_control() || c == '=')
         };
         if bad(key) || bad(value) {
             return Err(wrong(format!("`{one}`: key and value have 1 to {LABEL_CHARS_MAX} characters")));
@@ -296,7 +304,8 @@ async fn list(listing: &Listing, global: &Global) -> Result<(), Failure> {
         return print_json(&json!({ "schema": 1, "tokens": rows }));
     }
     let zone = listing.shown.style().zone;
-    let mut out = format!("{:<6} {:<24} {:<8} {:<17} {:<17} {:<14} {}\n", "ID", "VANTAGE", "STATE", "MADE", "ENDS", "BY", "USED");
+    let mut out =
+        format!("{:<6} {:<24} {:<8} {:<17} {:<17} {:<14} {}\n", "ID", "VANTAGE", "STATE", "MADE", "ENDS", "BY", "USED");
     for row in rows {
         let used = match (row.used_at, &row.used_from) {
             (Some(at), from) => format!("{} from {}", zone.minute(at), from.as_deref().unwrap_or("?")),
@@ -326,7 +335,9 @@ async fn revoke(one: &Revoke, global: &Global) -> Result<(), Failure> {
     let mut transaction = connection.begin().await.map_err(|error| failed(error.into()))?;
     let name = match token::revoke(&mut transaction, one.id).await.map_err(failed)? {
         None => {
-            return Err(Failure::new(Exit::NotFound, format!("there is no token {}", one.id)).fix("parallax token list"));
+            return Err(
+                Failure::new(Exit::NotFound, format!("there is no token {}", one.id)).fix("parallax token list")
+            );
         }
         Some(TakenBack::Used { vantage }) => {
             return Err(Failure::new(Exit::Refused, format!("token {} was used already, by {vantage}", one.id))
@@ -335,12 +346,8 @@ async fn revoke(one: &Revoke, global: &Global) -> Result<(), Failure> {
         }
         Some(TakenBack::Done { vantage }) => vantage,
     };
-    let deed = Deed {
-        who: &one.who.name(),
-        what: "token_revoked",
-        subject: &format!("vantage {name}"),
-        reason: &one.reason,
-    };
+    let deed =
+        Deed { who: &one.who.name(), what: "token_revoked", subject: &format!("vantage {name}"), reason: &one.reason };
     audit::write(&mut transaction, deed, &json!({ "token": one.id })).await.map_err(failed)?;
     transaction.commit().await.map_err(|error| failed(StoreError::from(error)))?;
     if global.json {

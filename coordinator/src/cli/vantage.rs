@@ -9,10 +9,10 @@ use parallax_decide::time::Timestamp;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
+use super::config::ConfigFile;
 use super::database::Database;
 use super::reading::{connect, failed};
 use super::{Global, StateDir, print, print_json};
-use super::config::ConfigFile;
 use crate::clock;
 use crate::error::{Exit, Failure};
 use crate::identity::bundle::{Bundle, Making};

@@ -71,7 +71,8 @@ impl Default for Identity {
 
 /// Checks the section.
 pub fn check(file: &IdentityFile, found: &mut Found) -> Identity {
-    let authority = pair(("authority_file", &file.authority_file), ("authority_key_file", &file.authority_key_file), found);
+    let authority =
+        pair(("authority_file", &file.authority_file), ("authority_key_file", &file.authority_key_file), found);
     let server = pair(
         ("server_certificate_file", &file.server_certificate_file),
         ("server_key_file", &file.server_key_file),
@@ -92,7 +93,10 @@ pub fn check(file: &IdentityFile, found: &mut Found) -> Identity {
         },
     };
     if let Some(one) = file.advertise.get(COORDINATORS_MAX) {
-        found.at(one, format!("`advertise` names {} places; agents keep at most {COORDINATORS_MAX}", file.advertise.len()));
+        found.at(
+            one,
+            format!("`advertise` names {} places; agents keep at most {COORDINATORS_MAX}", file.advertise.len()),
+        );
     }
     let mut advertise = Vec::new();
     for one in &file.advertise {
@@ -114,9 +118,7 @@ fn pair((name, file): Named<'_>, (key_name, key): Named<'_>, found: &mut Found) 
         }
     }
     match (file, key) {
-        (Some(file), Some(key)) => {
-            Some(Pair { certificates: path(&file.value), key: path(&key.value) })
-        }
+        (Some(file), Some(key)) => Some(Pair { certificates: path(&file.value), key: path(&key.value) }),
         (Some(one), None) => {
             found.at(one, format!("`{name}` needs `{key_name}` beside it"));
             None
@@ -138,7 +140,9 @@ fn path(path: &Path) -> PathBuf {
 /// # Errors
 /// What is wrong with it.
 pub fn place(text: &str) -> Result<(), String> {
-    let wrong = |why: &str| Err(format!("`{text}` {why}; write HOST:PORT, as in parallax.example.net:8443 or [2001:db8::1]:8443"));
+    let wrong = |why: &str| {
+        Err(format!("`{text}` {why}; write HOST:PORT, as in parallax.example.net:8443 or [2001:db8::1]:8443"))
+    };
     if text.len() > TEXT_BYTES_MAX {
         return wrong("is longer than 255 bytes");
     }
@@ -146,7 +150,9 @@ pub fn place(text: &str) -> Result<(), String> {
     if port.parse::<u16>().is_ok_and(|port| port > 0) && port.bytes().all(|byte| byte.is_ascii_digit()) {
         let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         return match bracketed {
-            Some(address) if address.parse::<std::net::Ipv6Addr>().is_ok_and(|address| !address.is_unspecified()) => Ok(()),
+            Some(address) if address.parse::<std::net::Ipv6Addr>().is_ok_and(|address| !address.is_unspecified()) => {
+                Ok(())
+            }
             Some(_) => wrong("holds no IPv6 address between the brackets"),
             None if host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_unspecified()) => {
                 wrong("is the address of no machine")

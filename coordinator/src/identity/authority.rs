@@ -102,8 +102,7 @@ impl Authority {
         (key_name, key_pem): (&str, &SecretString),
     ) -> Result<Self, String> {
         // The error of a key must not quote the key.
-        let key =
-            KeyPair::from_pem(key_pem.expose_secret()).map_err(|_| format!("{key_name} holds no usable key"))?;
+        let key = KeyPair::from_pem(key_pem.expose_secret()).map_err(|_| format!("{key_name} holds no usable key"))?;
         let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
             .map_err(|error| format!("{certificate_name} holds no certificate: {error}"))?;
         let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
@@ -195,4 +194,3 @@ fn params(name: &str, now: OffsetDateTime, life: Duration) -> CertificateParams 
     params.use_authority_key_identifier_extension = true;
     params
 }
-

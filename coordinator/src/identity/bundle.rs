@@ -92,12 +92,15 @@ impl Bundle {
         };
         let text = files::read(certificates)?;
         let secret = files::read_secret(key, OTHERS)?;
-        let authority =
-            Authority::from_pem((&names.0, &text), (&names.1, &secret)).map_err(unusable)?;
+        let authority = Authority::from_pem((&names.0, &text), (&names.1, &secret)).map_err(unusable)?;
         let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
         let all = all.map_err(|error| unusable(format!("{}: {error}", names.0)))?;
         if all.len() > TRUSTED_MAX {
-            return Err(unusable(format!("{} holds {} certificates; at most {TRUSTED_MAX} are trusted", names.0, all.len())));
+            return Err(unusable(format!(
+                "{} holds {} certificates; at most {TRUSTED_MAX} are trusted",
+                names.0,
+                all.len()
+            )));
         }
         let others = all.into_iter().skip(1).collect();
         Ok(Self { able: vec![authority], others })
@@ -169,11 +172,15 @@ pub fn retire(state: &Path, fingerprint: &str, now: OffsetDateTime) -> Result<St
     let (place, whole) = match (found.next(), found.next()) {
         (Some((place, one)), None) if wanted.len() >= 8 => (place, hex(&one.key_sha256)),
         (None, _) => {
-            return Err(Failure::new(Exit::NotFound, "no trusted authority has this fingerprint").fix("parallax authority list"));
+            return Err(Failure::new(Exit::NotFound, "no trusted authority has this fingerprint")
+                .fix("parallax authority list"));
         }
         (Some(_), _) => {
-            return Err(Failure::new(Exit::Usage, "give at least 8 digits of the fingerprint, and enough to tell which")
-                .fix("parallax authority list"));
+            return Err(Failure::new(
+                Exit::Usage,
+                "give at least 8 digits of the fingerprint, and enough to tell which",
+            )
+            .fix("parallax authority list"));
         }
     };
     if place == 0 {
@@ -182,7 +189,8 @@ pub fn retire(state: &Path, fingerprint: &str, now: OffsetDateTime) -> Result<St
     }
     let folder = state.join("ca");
     let list = folder.join("retired.txt");
-    let before = if list.exists() { files::read(&list)? } else { "# Authorities that are trusted no more.\n".to_owned() };
+    let before =
+        if list.exists() { files::read(&list)? } else { "# Authorities that are trusted no more.\n".to_owned() };
     let new = folder.join(format!("retired.txt.new.{}", std::process::id()));
     if new.exists() {
         fs::remove_file(&new).map_err(|error| cannot("remove", &new, error))?;
@@ -237,7 +245,12 @@ fn retired(folder: &Path) -> Result<Vec<String>, Failure> {
         return Ok(Vec::new());
     }
     let text = files::read(&list)?;
-    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect())
+    Ok(text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect())
 }
 
 fn certificate(place: &Path) -> Result<(String, [u8; 32]), Failure> {

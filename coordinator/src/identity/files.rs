@@ -42,7 +42,11 @@ pub fn read_secret(path: &Path, forbidden: u32) -> Result<SecretString, Failure>
     if mode & forbidden != 0 {
         return Err(Failure::new(Exit::Refused, format!("the private key {} is readable by others", path.display()))
             .why(format!("its mode is {mode:04o}; whoever reads it can speak in this coordinator's name"))
-            .fix(format!("chmod {:04o} {}  and, if somebody may have read it, replace it", mode & !forbidden, path.display())));
+            .fix(format!(
+                "chmod {:04o} {}  and, if somebody may have read it, replace it",
+                mode & !forbidden,
+                path.display()
+            )));
     }
     read(path).map(SecretString::from)
 }

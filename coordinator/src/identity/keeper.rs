@@ -66,7 +66,13 @@ impl Keeper {
     pub fn open(state: PathBuf, listen: SocketAddr, settings: &Identity, now: OffsetDateTime) -> Result<Self, Failure> {
         let first = read(&state, settings, Making::Allowed, now)?;
         let held = hold(first, settings, listen, now)?;
-        Ok(Self { state, listen, held: ArcSwap::from_pointee(held), changed: watch::Sender::new(()), said: Mutex::default() })
+        Ok(Self {
+            state,
+            listen,
+            held: ArcSwap::from_pointee(held),
+            changed: watch::Sender::new(()),
+            said: Mutex::default(),
+        })
     }
 
     /// What is in use.
@@ -132,12 +138,7 @@ struct Read {
     operator: Option<(ServerIdentity, OffsetDateTime)>,
 }
 
-fn read(
-    state: &std::path::Path,
-    settings: &Identity,
-    making: Making,
-    now: OffsetDateTime,
-) -> Result<Read, Failure> {
+fn read(state: &std::path::Path, settings: &Identity, making: Making, now: OffsetDateTime) -> Result<Read, Failure> {
     let bundle = match &settings.authority {
         Some(pair) => {
             super::files::make_private_folder(&state.join("ca"))?;

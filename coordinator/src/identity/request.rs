@@ -69,7 +69,12 @@ mod tests {
     use super::*;
 
     fn request(key: &KeyPair) -> Vec<u8> {
-        CertificateParams::new(vec!["anything.example".to_owned()]).unwrap().serialize_request(key).unwrap().der().to_vec()
+        CertificateParams::new(vec!["anything.example".to_owned()])
+            .unwrap()
+            .serialize_request(key)
+            .unwrap()
+            .der()
+            .to_vec()
     }
 
     #[test]

@@ -47,9 +47,9 @@ pub fn config(bundle: &Bundle, identity: ServerIdentity) -> Result<Arc<ServerCon
 fn roots(bundle: &Bundle) -> Result<Arc<RootCertStore>, Failure> {
     let mut roots = RootCertStore::empty();
     for certificate in bundle.trusted() {
-        roots.add(certificate.clone()).map_err(|error| {
-            Failure::new(Exit::Failed, "a certificate authority cannot be used").why(error)
-        })?;
+        roots
+            .add(certificate.clone())
+            .map_err(|error| Failure::new(Exit::Failed, "a certificate authority cannot be used").why(error))?;
     }
     Ok(Arc::new(roots))
 }
@@ -107,10 +107,9 @@ fn authority_of(
     for certificate in bundle.trusted() {
         let mut root = RootCertStore::empty();
         root.add(certificate.clone()).map_err(|error| error.to_string())?;
-        let verifier =
-            WebPkiServerVerifier::builder_with_provider(Arc::new(root), Arc::new(ring::default_provider()))
-                .build()
-                .map_err(|error| error.to_string())?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(root), Arc::new(ring::default_provider()))
+            .build()
+            .map_err(|error| error.to_string())?;
         match verifier.verify_server_cert(leaf, further, &name, &[], now) {
             Ok(_) => return Ok(certificate.clone()),
             Err(error) => why = format!("agents would not accept it: {error}"),

@@ -9,9 +9,9 @@ use tonic::{Code, Status};
 use super::accept::Peer;
 use crate::clock;
 use crate::state::App;
+use crate::store::StoreError;
 use crate::store::certificate::{self, Holder, Presented};
 use crate::store::vantage::{self, VantageRow};
-use crate::store::StoreError;
 
 /// The coordinator's wall clock stands in refusals under this name, ms since 1970.
 pub const SERVER_UNIX_MS: &str = "server-unix-ms";
@@ -54,7 +54,11 @@ pub async fn admit(app: &App, presented: &Presented, remote: SocketAddr) -> Resu
         return Err(refusal(Code::PermissionDenied, "vantage_revoked", &format!("vantage {name} was revoked")));
     }
     if key_revoked {
-        return Err(refusal(Code::PermissionDenied, "vantage_revoked", &format!("this key of vantage {name} was revoked")));
+        return Err(refusal(
+            Code::PermissionDenied,
+            "vantage_revoked",
+            &format!("this key of vantage {name} was revoked"),
+        ));
     }
     if !app.config.load().topology.vantages.contains_key(name) {
         let why = match row.admitted_at {

@@ -144,7 +144,8 @@ impl Service {
                     subject: &format!("vantage {name}"),
                     reason: "an agent joined",
                 };
-                let detail = json!({ "token": token, "from": from, "key_sha256": crate::identity::bundle::hex(&key.sha256) });
+                let detail =
+                    json!({ "token": token, "from": from, "key_sha256": crate::identity::bundle::hex(&key.sha256) });
                 audit::write(&mut transaction, deed, &detail).await?;
                 Ok(identity)
             }
@@ -187,7 +188,11 @@ impl Service {
             return Err(refusal(Code::PermissionDenied, "vantage_unknown", &format!("vantage {name} was removed")));
         }
         if vantage.revoked_at.is_some() || key_revoked {
-            return Err(refusal(Code::PermissionDenied, "vantage_revoked", &format!("vantage {name} or this key of it was revoked")));
+            return Err(refusal(
+                Code::PermissionDenied,
+                "vantage_revoked",
+                &format!("vantage {name} or this key of it was revoked"),
+            ));
         }
         if now.since(end) > LATE_MAX {
             return Err(refusal(
@@ -264,10 +269,12 @@ pub async fn issue(
     key: &AgentKey,
     whom: For<'_>,
 ) -> Result<v1::Identity, StoreError> {
-    let unsigned = |why: String| StoreError::Database(sqlx::Error::Protocol(format!("cannot issue a certificate: {why}")));
+    let unsigned =
+        |why: String| StoreError::Database(sqlx::Error::Protocol(format!("cannot issue a certificate: {why}")));
     let authority = held.bundle.issuing().map_err(|error| unsigned(error.to_string()))?;
-    let issued =
-        authority.issue(whom.name, &key.public, held.life, clock::wall()).map_err(|error| unsigned(error.to_string()))?;
+    let issued = authority
+        .issue(whom.name, &key.public, held.life, clock::wall())
+        .map_err(|error| unsigned(error.to_string()))?;
     let new = NewCertificate {
         serial: &issued.serial,
         vantage: whom.vantage,

@@ -13,9 +13,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parallax_proto::{MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use parallax_proto::v1::enrolment_server::EnrolmentServer;
 use parallax_proto::v1::probe_server::ProbeServer;
+use parallax_proto::{MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;

@@ -278,12 +278,11 @@ impl Session {
         if hello.agent_version.len() > TEXT_BYTES_MAX || hello.agent_version.chars().any(char::is_control) {
             return Err(Status::invalid_argument("agent_version is too long or holds control characters"));
         }
-        let greeted =
-            async {
-                let from = (self.remote.to_string(), self.app.instance);
-                let mut connection = self.app.pool.acquire().await?;
-                vantage::greeted(&mut connection, self.id, &hello.agent_version, (&from.0, from.1)).await
-            };
+        let greeted = async {
+            let from = (self.remote.to_string(), self.app.instance);
+            let mut connection = self.app.pool.acquire().await?;
+            vantage::greeted(&mut connection, self.id, &hello.agent_version, (&from.0, from.1)).await
+        };
         greeted.await.map_err(|error: StoreError| unavailable(&error))?;
         Ok(boot)
     }

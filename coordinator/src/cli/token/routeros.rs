@@ -44,7 +44,11 @@ impl Router {
     /// # Errors
     /// When one is missing or not understood, or when the router cannot run an agent.
     pub(super) fn of(version: Option<&str>, arch: Option<&str>) -> Result<Self, Failure> {
-        let usage = |what: &str| Failure::new(Exit::Usage, what).fix("give --version and --arch as `/system/resource/print` shows them, as in --version 7.24 --arch arm64");
+        let usage = |what: &str| {
+            Failure::new(Exit::Usage, what).fix(
+                "give --version and --arch as `/system/resource/print` shows them, as in --version 7.24 --arch arm64",
+            )
+        };
         let version = version.ok_or_else(|| usage("--for routeros needs --version"))?;
         let arch = arch.ok_or_else(|| usage("--for routeros needs --arch"))?;
         let mut parts = version.split('.');
@@ -109,7 +113,9 @@ impl Router {
             ));
         }
         if self.arch == Arch::Arm {
-            out.push_str("# hEX Refresh and hEX S (2025) say arm and need armv5: repeat with --arch armv5 for those.\n");
+            out.push_str(
+                "# hEX Refresh and hEX S (2025) say arm and need armv5: repeat with --arch armv5 for those.\n",
+            );
         }
         out.push_str(&format!(
             "# No disk? Put the image on a tmpfs disk and root-dir on flash. The router must answer DNS for 172.31.255.2.\n\
@@ -143,7 +149,9 @@ mod tests {
             assert_eq!(refused.exit, Exit::Refused, "{version} {arch}");
             assert!(refused.to_string().contains("any Linux machine"), "{refused}");
         }
-        for (version, arch) in [(None, Some("arm64")), (Some("7.24"), None), (Some("new"), Some("arm64")), (Some("7.24"), Some("z80"))] {
+        for (version, arch) in
+            [(None, Some("arm64")), (Some("7.24"), None), (Some("new"), Some("arm64")), (Some("7.24"), Some("z80"))]
+        {
             assert_eq!(Router::of(version, arch).unwrap_err().exit, Exit::Usage);
         }
     }
