@@ -1,4 +1,5 @@
--- Read-only views for post-mortems. They are the interface for people who ask with SQL: columns are added, never renamed.
+-- Read-only views for post-mortems, continued in 0008. They are the interface for people who ask with SQL: columns are
+-- added, never renamed or removed (v_interface).
 
 create view v_gap as
 select v.name as vantage, g.boot_id, g.lane, g.first_sequence, g.last_sequence,
@@ -126,23 +127,6 @@ comment on column v_observation.lane is 'Lane in which it came, each with its ow
 comment on column v_observation.sequence is 'Its number within that start and lane.';
 comment on column v_observation.detail is 'Particulars of the kind, under the names of proto/probe/v1/session.proto.';
 
-create view v_verdict as
-select id, at,
-       lead(at) over (partition by subject_kind, subject, vantage, resolver order by id) as until,
-       vantage, subject_kind, subject, resolver, verdict, reason, evidence
-from verdict;
-comment on view v_verdict is 'Every change of a verdict, with how long it held. Filter by subject_kind and subject: only those are then read.';
-comment on column v_verdict.id is 'Key, in order of decision.';
-comment on column v_verdict.at is 'Since when it held.';
-comment on column v_verdict.until is 'When the next verdict of the same subject replaced it; null: it holds.';
-comment on column v_verdict.vantage is 'Where it holds; null: across vantages.';
-comment on column v_verdict.subject_kind is 'vantage, answer (a name as one resolver answers it), address (at a vantage) or node (across vantages).';
-comment on column v_verdict.subject is 'Vantage, name or node; for an address its target (name or "node:NAME") and the address, a blank between.';
-comment on column v_verdict.resolver is 'Resolver that gave the answer (answer only).';
-comment on column v_verdict.verdict is 'The verdict''s word.';
-comment on column v_verdict.reason is 'Why, as data.';
-comment on column v_verdict.evidence is 'Observations that decided, by id: v_observation.id.';
-
 create view v_incident as
 select i.id, i.opened_at, i.closed_at,
        coalesce(i.closed_at, now()) - i.opened_at as lasted,
@@ -167,31 +151,6 @@ comment on column v_incident.plans is 'Plans made for it, whatever became of the
 comment on column v_incident.evidence is 'Observations it cites: v_evidence.';
 comment on column v_incident.conclusion is 'The finding with its reasons, as data.';
 comment on column v_incident.key is 'What identifies it among open incidents.';
-
-create view v_evidence as
-select e.incident_id, e.says, e.observation_id, o.at, o.vantage, o.kind, o.purpose, o.subject, o.resolver, o.address,
-       o.port, o.outcome, o.stage, o.addresses, o.ttl_s, o.attempts, o.attempts_connected, o.duration_ms, o.detail
-from incident_evidence e left join v_observation o on o.id = e.observation_id;
-comment on view v_evidence is 'Observations that incidents cite, with what each shows. Ask with incident_id.';
-comment on column v_evidence.incident_id is 'Incident: v_incident.id.';
-comment on column v_evidence.says is 'What it shows: fails_here, seen_elsewhere, other_resolver, node_probe or control.';
-comment on column v_evidence.observation_id is 'Row of the log: v_observation.id.';
-comment on column v_evidence.at is 'When the probe ended; null with all that follows: the row is no longer in the log.';
-comment on column v_evidence.vantage is 'Where it was measured.';
-comment on column v_evidence.kind is 'resolution, connection, endpoint_check, control_check, path, loss (observations that were dropped) or missed (rounds that did not run).';
-comment on column v_evidence.purpose is 'Why it was measured.';
-comment on column v_evidence.subject is 'Canary or host name, "node:NAME", resolver or control.';
-comment on column v_evidence.resolver is 'Resolver that was asked (resolution only).';
-comment on column v_evidence.address is 'Address that was contacted.';
-comment on column v_evidence.port is 'TCP port that was contacted (connection only).';
-comment on column v_evidence.outcome is 'Exactly one outcome word.';
-comment on column v_evidence.stage is 'Last stage tried (endpoint_check only).';
-comment on column v_evidence.addresses is 'Addresses in answer order (resolution only).';
-comment on column v_evidence.ttl_s is 'Smallest TTL of the answer, seconds (resolution only).';
-comment on column v_evidence.attempts is 'Own connection attempts (connection only).';
-comment on column v_evidence.attempts_connected is 'How many of them completed TCP (connection only).';
-comment on column v_evidence.duration_ms is 'Whole duration of the probe, milliseconds.';
-comment on column v_evidence.detail is 'Particulars of the kind.';
 
 create view v_plan as
 select p.id, p.incident_id, p.purpose, p.undoes, p.status, p.mode, p.approved_by, p.driver, p.vantage, p.subject,
@@ -313,24 +272,3 @@ comment on column v_matrix.last_seen_at is 'When its agent was last heard.';
 comment on column v_matrix.vantage_position is 'Order of the vantage in the configuration.';
 comment on column v_matrix.item_position is 'Order of the canary or service in the configuration.';
 comment on column v_matrix.evidence is 'Observations that decided: v_observation.id.';
-
--- The role for people and dashboards. Only where the migrating role may: everything else works without it, and it can
--- be made by hand later with the two statements below.
-do $$
-begin
-    if not exists (select from pg_roles where rolname = 'parallax_ro') then
-        begin
-            create role parallax_ro nologin;
-        exception
-            when insufficient_privilege then
-                raise notice 'role parallax_ro was not created: the migrating role may not create roles';
-            when duplicate_object or unique_violation then
-                null; -- another database of this server was migrated in the same moment
-        end;
-    end if;
-    if exists (select from pg_roles where rolname = 'parallax_ro') then
-        grant select on v_vantage, v_gap, v_observation, v_verdict, v_incident, v_evidence, v_plan, v_proof, v_timeline, v_matrix
-            to parallax_ro;
-    end if;
-end
-$$;

@@ -9,7 +9,7 @@
 //!
 //! Around them: [`cli`] the operator's tool, [`config`] the file, [`identity`] keys and certificates,
 //! [`embedded`] the Postgres that comes along when none is given, [`clock`] the only clock,
-//! [`revocation`] the cutting off, [`state`] what all share, [`error`] how a command says that it failed.
+//! [`reload`] how a configuration is taken, [`revocation`] the cutting off, [`state`] what all share, [`error`] how a command says that it failed.
 //!
 //! Absent on purpose: judgement, which is pure and lives in `parallax-decide`; and any way for a
 //! type of the wire to get past [`ingest`] or for SQL to get out of [`store`].
@@ -23,6 +23,7 @@ pub mod error;
 pub mod hub;
 pub mod identity;
 pub mod ingest;
+pub mod reload;
 pub mod report;
 pub mod revocation;
 pub mod state;

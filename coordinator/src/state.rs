@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::hub::Hub;
+use crate::reload::Refused;
 
 /// A running coordinator.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct App {
     pub pool: PgPool,
     /// The configuration in force; `app.config.load()` for reading.
     pub config: ArcSwap<Config>,
+    /// Why the last one was refused; none: it was taken.
+    pub refused: ArcSwapOption<Refused>,
     /// Connected vantages, tasks to them, and the news for the live page.
     pub hub: Hub,
     /// The time, aligned with the database's.
@@ -34,6 +37,14 @@ impl App {
     pub fn new(pool: PgPool, config: Config, clock: Clock, state_dir: PathBuf) -> Arc<Self> {
         let hub = Hub::new(clock.clone());
         let instance = Uuid::new_v4();
-        Arc::new(Self { pool, config: ArcSwap::from_pointee(config), hub, clock, instance, state_dir })
+        Arc::new(Self {
+            pool,
+            config: ArcSwap::from_pointee(config),
+            refused: ArcSwapOption::empty(),
+            hub,
+            clock,
+            instance,
+            state_dir,
+        })
     }
 }

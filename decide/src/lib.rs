@@ -7,7 +7,7 @@
 //! * what comes in: [`observation`] (facts of agents), [`topology`] (what the operator configured)
 //! * [`fold`]: observations in commit order become the state that judging reads
 //! * verdicts, one table a file: [`vantage`], [`reach`], [`answer`], [`node`]; their words in
-//!   [`verdict`]; all of them at one moment in [`judge`]
+//!   [`verdict`]; all of them at one moment in [`judge`]; what they mean to a user in [`presence`]
 //! * [`finding`]: verdicts of all vantages compared
 //! * [`incident`]: findings that outlast hysteresis, from opening to closing
 //! * [`wanted`]: which evidence is missing and who shall be asked for it; [`trace`]: which paths
@@ -29,6 +29,7 @@ pub mod names;
 pub mod node;
 pub mod observation;
 pub mod plan;
+pub mod presence;
 pub mod reach;
 pub mod time;
 pub mod topology;

@@ -12,6 +12,7 @@ use sqlx::PgConnection;
 use crate::report::SEEN_SLACK;
 use crate::store::read::counts::{Counts, counts};
 use crate::store::read::now::{VantageNow, vantages};
+use crate::store::upkeep::{self, Space};
 use crate::store::{configured, database_now, freeze};
 use crate::web::desk::Desk;
 
@@ -22,7 +23,8 @@ pub async fn metrics(State(desk): State<Desk>) -> Response {
         let heard_since = now.minus(configured::read(connection).await?.policy.silent_after() + SEEN_SLACK);
         let counted = counts(connection).await?;
         let frozen = freeze::current(connection).await?.is_some();
-        Ok(Numbers { counts: counted, vantages: vantages(connection).await?, frozen, heard_since })
+        let space = upkeep::space(connection).await?;
+        Ok(Numbers { space, counts: counted, vantages: vantages(connection).await?, frozen, heard_since })
     });
     let connected: Vec<String> = desk.app().hub.connected().into_iter().map(|one| one.vantage.to_string()).collect();
     let body = match read.await {
@@ -39,6 +41,7 @@ pub async fn metrics(State(desk): State<Desk>) -> Response {
 /// What a scrape reads.
 struct Numbers {
     counts: Counts,
+    space: Space,
     vantages: Vec<VantageNow>,
     frozen: bool,
     /// A vantage that was last heard before this is silent, whatever was judged of it then.
@@ -72,7 +75,7 @@ fn exposition(read: Option<&Numbers>, connected: &[String]) -> String {
         "Agents connected to this coordinator.",
         &one(connected.len().to_string()),
     );
-    let Some(Numbers { counts, vantages, frozen, heard_since }) = read else { return out };
+    let Some(Numbers { counts, space, vantages, frozen, heard_since }) = read else { return out };
     let up =
         |v: &VantageNow| v.standing == Some(VantageVerdict::Ok) && v.last_seen_at.is_some_and(|at| at >= *heard_since);
     let by_vantage = |value: &dyn Fn(&VantageNow) -> Option<String>| {
@@ -126,6 +129,52 @@ fn exposition(read: Option<&Numbers>, connected: &[String]) -> String {
         "Whether an operator stopped every write.",
         &one(u8::from(*frozen).to_string()),
     );
+    let upkeep = |value: &dyn Fn(u64, bool) -> u64| {
+        let samples = counts
+            .upkeep
+            .iter()
+            .map(|(job, behind_s, failed)| (labels(&[("job", job)]), value(*behind_s, *failed).to_string()));
+        samples.collect::<Vec<_>>()
+    };
+    family(
+        "parallax_upkeep_behind_seconds",
+        "gauge",
+        "How far upkeep of the database is past its time: days of the log (days), hourly figures to remove (hourly) or to count (figures).",
+        &upkeep(&|behind_s, _| behind_s),
+    );
+    family(
+        "parallax_upkeep_failed",
+        "gauge",
+        "Whether the last attempt of upkeep failed.",
+        &upkeep(&|_, failed| u64::from(failed)),
+    );
+    family(
+        "parallax_database_bytes",
+        "gauge",
+        "Space on the database's disk: the days of the log, and the whole database.",
+        &[
+            (labels(&[("part", "log")]), space.log.to_string()),
+            (labels(&[("part", "all")]), space.database.to_string()),
+        ],
+    );
+    family(
+        "parallax_log_days",
+        "gauge",
+        "Days of the log there are, with those made ahead.",
+        &one(space.days.to_string()),
+    );
+    family(
+        "parallax_config_version",
+        "gauge",
+        "Number of the configuration that came into force last.",
+        &counts.configuration.map(|number| (String::new(), number.to_string())).into_iter().collect::<Vec<_>>(),
+    );
+    family(
+        "parallax_config_refused",
+        "gauge",
+        "Coordinators that refused their newest configuration and keep an older one in force.",
+        &one(counts.configurations_refused.to_string()),
+    );
     out
 }
 
@@ -146,6 +195,8 @@ mod tests {
             incidents_open: vec![("answer_unroutable_here".to_owned(), 1)],
             observations: 42,
             refused: vec![("a\"b\\c\nd".to_owned(), 2)],
+            upkeep: vec![("days".to_owned(), 90_000, false)],
+            configurations_refused: 1,
             ..Counts::default()
         };
         let silent = VantageNow {
@@ -165,13 +216,22 @@ mod tests {
         };
         let heard = VantageNow { name: "wan-gw".to_owned(), last_seen_at: Some(Timestamp(2_000)), ..silent.clone() };
         let vantages = vec![silent, heard];
-        let numbers = Numbers { counts, vantages, frozen: true, heard_since: Timestamp(2_000) };
+        let numbers = Numbers {
+            counts,
+            space: Space { log: 7, days: 5, database: 9 },
+            vantages,
+            frozen: true,
+            heard_since: Timestamp(2_000),
+        };
         let text = exposition(Some(&numbers), &["wan-gw".to_owned()]);
         for line in [
             "parallax_incidents_open{kind=\"answer_unroutable_here\"} 1",
             "parallax_ingest_observations_total 42",
             "parallax_ingest_refused_total{reason=\"a\\\"b\\\\c\\nd\"} 2",
             "parallax_failover_frozen 1",
+            "parallax_database_bytes{part=\"log\"} 7",
+            "parallax_upkeep_behind_seconds{job=\"days\"} 90000",
+            "parallax_config_refused 1",
             "parallax_up{vantage=\"branch-kazan\"} 0",
             "parallax_up{vantage=\"wan-gw\"} 1",
             "parallax_last_seen_timestamp_seconds{vantage=\"branch-kazan\"} 1.500",

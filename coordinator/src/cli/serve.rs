@@ -24,12 +24,12 @@ use crate::error::{Exit, Failure};
 use crate::identity::keeper::{Keeper, REFRESH_EVERY};
 use crate::ingest;
 use crate::state::App;
-use crate::store::configured::{self, Configured};
+use crate::store::config_version::How;
 use crate::store::enrolment::{self, Enrolment};
 use crate::store::servers::Servers;
-use crate::store::{self, StoreError, certificate, partition, setup, vantage};
+use crate::store::{self, StoreError, certificate, partition, setup};
 use crate::web::listen::WebListener;
-use crate::{revocation, tasks, web};
+use crate::{reload, revocation, tasks, web};
 
 /// How often certificates that ended long ago are forgotten.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
@@ -112,7 +112,7 @@ async fn with_database(
     shutdown: CancellationToken,
 ) -> Result<(), Failure> {
     let clock = Clock::system();
-    prepare(&servers, &config, &clock, serve.no_migrate && !is_embedded).await?;
+    prepare(&servers, &clock, serve.no_migrate && !is_embedded).await?;
     let grpc = TcpListener::bind(config.listen.grpc).await.map_err(|error| {
         Failure::new(Exit::Failed, format!("cannot listen on {} for agents", config.listen.grpc))
             .why(error)
@@ -124,6 +124,9 @@ async fn with_database(
     let following = tokio::spawn(follower.run(shutdown.clone()));
     let app = App::new(pool, config, clock, state_dir);
     let keeper = Arc::new(keeper);
+    reload::start(&app).await.map_err(|error| {
+        Failure::from(anyhow::Error::new(error).context("the configuration cannot be stored in the database"))
+    })?;
     let database = if is_embedded { "embedded" } else { "external" };
     // Whoever read it may have gone; that is no reason to fail.
     let _ = writeln!(std::io::stderr(), "parallax: ready web={web} grpc={grpc_address} database={database}");
@@ -149,8 +152,8 @@ async fn with_database(
     agents.and(pages).map_err(|error| Failure::from(error.context("a server of the coordinator failed")))
 }
 
-/// Schema, partitions and vantages; aligns the clock.
-async fn prepare(servers: &Servers, config: &Config, clock: &Clock, no_migrate: bool) -> Result<(), Failure> {
+/// Schema and partitions; aligns the clock.
+async fn prepare(servers: &Servers, clock: &Clock, no_migrate: bool) -> Result<(), Failure> {
     let unreachable = |why: String| {
         Failure::new(Exit::Unreachable, "no server of the database can be used")
             .why(why)
@@ -172,8 +175,6 @@ async fn prepare(servers: &Servers, config: &Config, clock: &Clock, no_migrate: 
     }
     let prepared = async {
         partition::ensure(&mut connection).await?;
-        vantage::ensure(&mut connection, config.topology.vantages.keys()).await?;
-        configured::write(&mut connection, &Configured::of(config)).await?;
         clock.align(store::database_now(&mut connection).await?);
         Ok::<(), StoreError>(())
     };
@@ -210,7 +211,9 @@ async fn upkeep(app: Arc<App>, keeper: Arc<Keeper>, file: ConfigFile, shutdown: 
                 }
                 continue;
             }
-            _ = hangup.recv() => reload(&app, &file).await,
+            _ = hangup.recv() => {
+                reload::again(&app, file.load(), How::Sighup).await;
+            }
         }
         let identity = app.config.load().identity.clone();
         published &= !keeper.refresh(&identity, clock::wall());
@@ -221,33 +224,6 @@ async fn upkeep(app: Arc<App>, keeper: Arc<Keeper>, file: ConfigFile, shutdown: 
             }
         }
     }
-}
-
-async fn reload(app: &App, file: &ConfigFile) {
-    let config = match file.load() {
-        Ok(config) => config,
-        Err(error) => return tracing::error!(%error, "the configuration stays as it was"),
-    };
-    if config.listen != app.config.load().listen {
-        tracing::warn!("a change of listen: takes effect at the next start");
-    }
-    let known = async {
-        let mut connection = app.pool.acquire().await?;
-        vantage::ensure(&mut connection, config.topology.vantages.keys()).await?;
-        configured::write(&mut connection, &Configured::of(&config)).await
-    };
-    if let Err(error) = known.await {
-        return tracing::error!(%error, "the configuration stays as it was");
-    }
-    let gone: Vec<_> =
-        app.hub.connected().into_iter().filter(|one| !config.topology.vantages.contains_key(&one.vantage)).collect();
-    app.config.store(Arc::new(config));
-    for one in gone {
-        tracing::warn!(vantage = %one.vantage, "no longer in the configuration: cut off");
-        app.hub.cut(&one.vantage);
-    }
-    app.hub.reassign();
-    tracing::info!("the configuration was read again");
 }
 
 fn listen_to_signals(shutdown: &CancellationToken) -> Result<(), Failure> {

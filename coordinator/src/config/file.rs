@@ -11,6 +11,7 @@ use serde_saphyr::Spanned;
 
 use super::identity::IdentityFile;
 use super::policy::Overrides;
+use super::retain::DatabaseFile;
 
 /// `parallax.yaml`.
 #[derive(Debug, Deserialize)]
@@ -24,6 +25,9 @@ pub struct File {
     /// Who vouches for agents and for the coordinator, and where agents reach it.
     #[serde(default)]
     pub identity: IdentityFile,
+    /// What is kept in the database, and how long.
+    #[serde(default)]
+    pub database: DatabaseFile,
     /// Set of defaults for how careful to be.
     #[serde(default)]
     pub policy: PolicyName,

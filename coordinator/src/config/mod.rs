@@ -2,7 +2,7 @@
 //!
 //! - [`mod@file`]: what may be written. [`policy`]: the two policies and single settings.
 //! - [`check`], [`resolvers`] with [`doh`], [`canaries`], [`controls`], [`services`] and [`identity`]: from written to meant;
-//!   [`spelling`]: addresses and URLs; [`error`]: faults with line and column.
+//!   [`spelling`]: addresses and URLs; [`retain`]: how long what is kept; [`error`]: faults with line and column.
 //! - [`builtin`]: the default and the example. [`show`]: what is in force.
 
 use std::collections::BTreeMap;
@@ -16,6 +16,7 @@ use parallax_decide::topology::{Mode, Topology};
 
 use error::Faults;
 use file::{DohFormatName, DohMethodName, HttpVersionName};
+use retain::Retain;
 
 pub mod builtin;
 pub mod canaries;
@@ -27,6 +28,7 @@ pub mod file;
 pub mod identity;
 pub mod policy;
 pub mod resolvers;
+pub mod retain;
 pub mod services;
 pub mod show;
 pub mod spelling;
@@ -45,6 +47,8 @@ pub struct Config {
     pub listen: Listen,
     /// Who vouches for agents and for the coordinator, and where agents reach it.
     pub identity: identity::Identity,
+    /// How long what is kept.
+    pub retain: Retain,
     /// Labels of each vantage, for people and selectors.
     pub labels: BTreeMap<VantageName, BTreeMap<String, String>>,
     /// Drivers the coordinator itself uses.

@@ -19,6 +19,9 @@ pub fn as_json(config: &Config) -> Value {
         "schema": 1,
         "listen": listen(&config.listen),
         "identity": identity(&config.identity),
+        "database": { "retain": {
+            "results": config.retain.results_word(), "hourly": config.retain.hourly_word(), "incidents": "forever",
+        } },
         "policy": policy(&topology.policy),
         "schedule": {
             "endpoint_every_ms": ms(config.schedule.endpoint_every),

@@ -13,6 +13,7 @@ use super::cells::Facts;
 use super::failover::{Served, served};
 use super::moment::{At, measured};
 use super::summary::{self, Summary};
+use crate::store::config_version::{self, RefusedReload};
 use crate::store::configured;
 use crate::store::freeze;
 use crate::store::read::{now, plan};
@@ -36,6 +37,8 @@ pub struct Matrix {
     pub judging_until: Option<At>,
     /// The operator's stop of every write.
     pub frozen: Option<Frozen>,
+    /// Configurations that coordinators refused, so that older ones are in force; the newest first.
+    pub refused_configurations: Vec<RefusedConfiguration>,
     /// Watched names: the columns.
     pub canaries: Vec<String>,
     /// Services: further columns.
@@ -62,6 +65,25 @@ pub struct Frozen {
 impl From<freeze::Freeze> for Frozen {
     fn from(freeze: freeze::Freeze) -> Self {
         Self { since: At(freeze.since), by: freeze.by, reason: freeze.reason }
+    }
+}
+
+/// A configuration that a coordinator refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RefusedConfiguration {
+    /// Host of the coordinator.
+    pub host: String,
+    /// When.
+    pub at: At,
+    /// Number of the version that stays in force there.
+    pub in_force: Option<i32>,
+    /// Why, one fault a line.
+    pub why: String,
+}
+
+impl From<RefusedReload> for RefusedConfiguration {
+    fn from(refused: RefusedReload) -> Self {
+        Self { host: refused.host, at: At(refused.at), in_force: refused.number, why: refused.error }
     }
 }
 
@@ -261,6 +283,7 @@ pub async fn read(connection: &mut PgConnection) -> Result<Matrix, StoreError> {
     let records = plan::records_set(&mut *connection).await?;
     let incidents = summary::read(&mut *connection, &configured, at.minus(RECENT), at, RECENT_MAX).await?;
     let frozen = freeze::current(&mut *connection).await?.map(Frozen::from);
+    let refused = config_version::refusals(&mut *connection).await?;
     let judging_until = now::judging_until(connection).await?.map(At);
     let (open, recent): (Vec<Summary>, Vec<Summary>) = incidents.into_iter().partition(|incident| incident.open);
     let facts = Facts { configured: &configured, cells, answers, reached, pins, open: &open };
@@ -270,6 +293,7 @@ pub async fn read(connection: &mut PgConnection) -> Result<Matrix, StoreError> {
         at: At(at),
         judging_until,
         frozen,
+        refused_configurations: refused.into_iter().map(RefusedConfiguration::from).collect(),
         canaries: configured.canaries.iter().map(|(name, _)| name.clone()).collect(),
         services: configured
             .services

@@ -102,6 +102,12 @@ pub const NO_VANTAGE: &str = "No vantage yet. Name one under `vantages:` in para
     \x20 at the place         parallax-agent run --coordinator HOST:8443 --identity identity/ --state state/\n";
 
 fn notices(out: &mut String, matrix: &Matrix, style: &Style) {
+    for refused in &matrix.refused_configurations {
+        let at = style.zone.date_time(refused.at.0);
+        let kept = refused.in_force.map_or_else(|| "an older one".to_owned(), |number| format!("version {number}"));
+        let _ =
+            writeln!(out, "CONFIGURATION refused at {at} on {}; {kept} is in force:\n{}", refused.host, refused.why);
+    }
     if let Some(frozen) = &matrix.frozen {
         let since = style.zone.date_time(frozen.since.0);
         let _ = writeln!(out, "FROZEN since {since} by {}: {}", frozen.by, frozen.reason);

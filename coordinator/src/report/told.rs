@@ -16,6 +16,7 @@ use parallax_decide::observation::{
     Connection, Fact, Family, Lane, ObservationId, Outcome, Purpose, Resolution, Target,
 };
 use parallax_decide::plan::{NoPlan, Plan, PlanId, PlanPurpose, PlanReason, PlanStatus, ReturnWaits};
+use parallax_decide::presence::Presence;
 use parallax_decide::time::Timestamp;
 use parallax_decide::topology::Mode;
 use parallax_decide::vantage::VantageJudgement;
@@ -188,7 +189,7 @@ impl Teller {
             vantage: place.map(str::to_owned),
             resolver: (kind == SubjectKind::Answer).then(|| "live".to_owned()),
         };
-        let new = NewVerdict { subject, word, reason, evidence: Vec::new() };
+        let new = NewVerdict { subject, word, presence: Presence::Unknown, reason, evidence: Vec::new() };
         verdict::insert(self.conn(), at, &[new]).await.unwrap();
     }
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use parallax_decide::topology::{Mode, Role, Transport};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
 use super::StoreError;
-use crate::config::Config;
+use super::config_version::{self, Content, Taker};
+use crate::config::{Config, show};
 
 /// Rows read at most: a fleet of a thousand vantages with as many names.
 const ROWS_MAX: i64 = 5_000;
@@ -209,25 +210,65 @@ impl Configured {
     }
 }
 
-/// Replaces what the configuration names. One transaction.
+/// Puts a configuration in force: what it names replaces what the one before named, and it gets its
+/// number, which is returned. One transaction.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn put_in_force(connection: &mut PgConnection, config: &Config, taker: &Taker) -> Result<i32, StoreError> {
+    let configured = Configured::of(config);
+    let mut content = show::as_json(config);
+    // Where a coordinator listens is its own affair: several with the same file are of one mind.
+    if let Some(content) = content.as_object_mut() {
+        content.remove("listen");
+    }
+    let rows = rows(&configured)?;
+    let mut position: BTreeMap<&str, u32> = BTreeMap::new();
+    let named = rows.iter().map(|(kind, name, detail)| {
+        let next = position.entry(kind).or_insert(0);
+        let row = json!({ "kind": kind, "name": name, "position": *next, "detail": detail });
+        *next += 1;
+        row
+    });
+    let content = Content { content, named: named.collect() };
+    let mut transaction = connection.begin().await?;
+    replace(&mut transaction, &rows).await?;
+    let number = config_version::put_in_force(&mut transaction, &content, taker).await?;
+    transaction.commit().await?;
+    Ok(number)
+}
+
+/// Replaces what the configuration names, and nothing else. One transaction.
 ///
 /// # Errors
 /// When the database refuses.
 pub async fn write(connection: &mut PgConnection, configured: &Configured) -> Result<(), StoreError> {
-    let mut rows: Vec<(&str, String, Value)> = Vec::new();
+    let mut transaction = connection.begin().await?;
+    replace(&mut transaction, &rows(configured)?).await?;
+    transaction.commit().await?;
+    Ok(())
+}
+
+type Rows = Vec<(&'static str, String, Value)>;
+
+fn rows(configured: &Configured) -> Result<Rows, StoreError> {
+    let mut rows = Rows::new();
     add(&mut rows, "vantage", &configured.vantages)?;
     add(&mut rows, "resolver", &configured.resolvers)?;
     add(&mut rows, "canary", &configured.canaries)?;
     add(&mut rows, "node", &configured.nodes)?;
     add(&mut rows, "service", &configured.services)?;
     add(&mut rows, "policy", &[("policy".to_owned(), configured.policy.clone())])?;
+    Ok(rows)
+}
+
+async fn replace(connection: &mut PgConnection, rows: &Rows) -> Result<(), StoreError> {
     let kinds: Vec<String> = rows.iter().map(|(kind, ..)| (*kind).to_owned()).collect();
     let names: Vec<String> = rows.iter().map(|(_, name, _)| name.clone()).collect();
     let details: Vec<Value> = rows.iter().map(|(.., detail)| detail.clone()).collect();
-    let mut transaction = connection.begin().await?;
     // Two coordinators that start in the same moment: one after the other, each as a whole.
-    sqlx::query!("lock table configured in share row exclusive mode").execute(&mut *transaction).await?;
-    sqlx::query!("delete from configured").execute(&mut *transaction).await?;
+    sqlx::query!("lock table configured in share row exclusive mode").execute(&mut *connection).await?;
+    sqlx::query!("delete from configured").execute(&mut *connection).await?;
     sqlx::query!(
         "insert into configured (kind, name, position, detail)
          select n.kind, n.name, row_number() over (partition by n.kind order by n.place) - 1, n.detail
@@ -236,9 +277,8 @@ pub async fn write(connection: &mut PgConnection, configured: &Configured) -> Re
         &names,
         &details
     )
-    .execute(&mut *transaction)
+    .execute(connection)
     .await?;
-    transaction.commit().await?;
     Ok(())
 }
 
@@ -267,11 +307,7 @@ pub async fn read(connection: &mut PgConnection) -> Result<Configured, StoreErro
     Ok(configured)
 }
 
-fn add<T: Serialize>(
-    rows: &mut Vec<(&'static str, String, Value)>,
-    kind: &'static str,
-    items: &[(String, T)],
-) -> Result<(), StoreError> {
+fn add<T: Serialize>(rows: &mut Rows, kind: &'static str, items: &[(String, T)]) -> Result<(), StoreError> {
     for (name, item) in items {
         let detail =
             serde_json::to_value(item).map_err(|error| StoreError::content("configured", "detail", name, error))?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-use super::{StoreError, offset, timestamp};
+use super::{StoreError, citation, offset, timestamp};
 
 /// Observations one incident may cite: enough to show every member from every vantage, and a bound
 /// for a finding that changes a thousand times.
@@ -131,7 +131,7 @@ pub async fn open(connection: &mut PgConnection, at: Timestamp, finding: &Findin
     .fetch_one(&mut *connection)
     .await?;
     let id = IncidentId(id);
-    cite(connection, id, &finding.evidence).await?;
+    cite(connection, id, at, &finding.evidence).await?;
     event(connection, id, at, Happened::Opened, &data(finding)?).await?;
     Ok(id)
 }
@@ -158,7 +158,7 @@ pub async fn change(
     )
     .execute(&mut *connection)
     .await?;
-    cite(connection, id, &finding.evidence).await?;
+    cite(connection, id, at, &finding.evidence).await?;
     event(connection, id, at, Happened::MembersChanged, &data(finding)?).await
 }
 
@@ -245,30 +245,33 @@ pub async fn last_holds(connection: &mut PgConnection) -> Result<BTreeMap<(Incid
     Ok(rows.into_iter().map(|row| ((IncidentId(row.incident_id), row.item), row.why)).collect())
 }
 
-/// Cites observations, up to [`EVIDENCE_MAX`]. One that is cited twice keeps what it showed first.
+/// Cites observations, up to [`EVIDENCE_MAX`], and keeps copies of them. One that is cited twice keeps what it showed first.
 async fn cite(
     connection: &mut PgConnection,
     id: IncidentId,
+    at: Timestamp,
     evidence: &[(ObservationId, Shows)],
 ) -> Result<(), StoreError> {
     let mut seen = BTreeSet::new();
     let first: Vec<_> = evidence.iter().filter(|(observation, _)| seen.insert(*observation)).collect();
     let observations: Vec<i64> = first.iter().map(|(observation, _)| observation.0).collect();
     let says: Vec<String> = first.iter().map(|(_, shows)| shows_word(*shows).to_owned()).collect();
-    sqlx::query!(
+    let cited = sqlx::query_scalar!(
         "insert into incident_evidence (incident_id, observation_id, says)
          select $1, n.observation_id, n.says
          from unnest($2::bigint[], $3::text[]) as n(observation_id, says)
          limit greatest(0, $4 - (select count(*) from incident_evidence where incident_id = $1))
-         on conflict do nothing",
+         on conflict do nothing
+         returning observation_id",
         id.0,
         &observations,
         &says,
         EVIDENCE_MAX
     )
-    .execute(connection)
+    .fetch_all(&mut *connection)
     .await?;
-    Ok(())
+    let cited: Vec<ObservationId> = cited.into_iter().map(ObservationId).collect();
+    citation::keep(connection, at, &cited).await
 }
 
 /// The word of what an observation shows, in SQL.

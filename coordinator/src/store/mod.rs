@@ -6,9 +6,13 @@
 //! - [`commit`]: one transaction that stores what many agents sent: [`cursor`], [`log`],
 //!   [`refusal`], [`condition`].
 //! - [`log`]: the log of facts, also read back, in commit order.
-//! - [`verdict`], [`incident`], [`plan`], [`freeze`]: what was concluded and done.
-//! - [`read`], [`configured`]: what pages, the API and the operator's tool read.
-//! - [`servers`]: which server of a cluster takes writes. [`setup`]: migrations. [`partition`]: days of the log. [`lease`]: exactly one coordinator runs the tasks.
+//! - [`verdict`], [`incident`], [`plan`], [`freeze`]: what was concluded and done; [`watch`]: when
+//!   somebody judged; [`citation`]: copies of what incidents rest on.
+//! - [`figures`]: the log and the verdicts counted hour by hour.
+//! - [`config_version`]: configurations by number; [`configured`]: what the one in force names.
+//! - [`read`]: what pages, the API and the operator's tool read.
+//! - [`servers`]: which server of a cluster takes writes. [`setup`]: migrations. [`partition`]: days of the log; [`upkeep`]: how their upkeep stands.
+//!   [`lease`]: exactly one coordinator runs the tasks.
 //!
 //! A caller that wants several functions in one transaction begins it and passes it on.
 
@@ -22,11 +26,14 @@ use time::OffsetDateTime;
 pub mod assignment;
 pub mod audit;
 pub mod certificate;
+pub mod citation;
 pub mod commit;
 pub mod condition;
+pub mod config_version;
 pub mod configured;
 pub mod cursor;
 pub mod enrolment;
+pub mod figures;
 pub mod freeze;
 pub mod incident;
 pub mod lease;
@@ -41,8 +48,10 @@ pub mod setup;
 #[cfg(test)]
 mod tests;
 pub mod token;
+pub mod upkeep;
 pub mod vantage;
 pub mod verdict;
+pub mod watch;
 
 /// Most connections of one coordinator. The embedded server allows 30 in all.
 const CONNECTIONS_MAX: u32 = 12;

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sqlx::PgConnection;
 
-use super::{StoreError, offset};
+use super::{StoreError, citation, offset};
 
 pub use step::Step;
 pub use stored::{APPROVED_BY_POLICY, StoredPlan, mode_word, of_open_incidents};
@@ -192,6 +192,8 @@ pub async fn seen(connection: &mut PgConnection, id: PlanId, seen: &[Seen]) -> R
         .execute(&mut *connection)
         .await?;
         if made.rows_affected() > 0 {
+            let seen: Vec<_> = [Some(sight.resolution), sight.connection].into_iter().flatten().collect();
+            citation::keep(&mut *connection, sight.at, &seen).await?;
             new.push(sight.vantage.clone());
         }
     }

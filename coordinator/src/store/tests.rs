@@ -18,6 +18,10 @@ use super::{StoreError, assignment, check_writable, database_now, lease, partiti
 use crate::clock::monotonic;
 use crate::testing;
 
+mod days;
+mod figures;
+mod tailing;
+
 const BOOT: Uuid = Uuid::from_u128(0xb007);
 
 fn facts() -> Vec<Fact> {

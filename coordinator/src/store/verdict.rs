@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use parallax_decide::observation::ObservationId;
+use parallax_decide::presence::Presence;
 use parallax_decide::time::Timestamp;
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -58,6 +59,8 @@ pub struct NewVerdict {
     pub subject: VerdictSubject,
     /// The word.
     pub word: &'static str,
+    /// What it means for who uses the subject.
+    pub presence: Presence,
     /// Why, as data.
     pub reason: Value,
     /// Observations that decided.
@@ -88,7 +91,8 @@ pub async fn newest(connection: &mut PgConnection) -> Result<BTreeMap<VerdictSub
         .collect()
 }
 
-/// Stores changes decided at one moment, in this order.
+/// Stores changes decided at one moment, in this order; each ends the verdict it replaces. Part of a
+/// transaction.
 ///
 /// # Errors
 /// When the database refuses.
@@ -100,11 +104,26 @@ pub async fn insert(connection: &mut PgConnection, at: Timestamp, new: &[NewVerd
     let words: Vec<String> = new.iter().map(|v| v.word.to_owned()).collect();
     let reasons: Vec<Value> = new.iter().map(|v| v.reason.clone()).collect();
     let evidence: Vec<String> = new.iter().map(|v| array(&v.evidence)).collect();
+    let presences: Vec<String> = new.iter().map(|v| v.presence.word().to_owned()).collect();
+    // A clock that stepped back must not make a span end before it began.
     sqlx::query!(
-        "insert into verdict (at, vantage, subject_kind, subject, resolver, verdict, reason, evidence)
-         select $1, n.vantage, n.kind, n.subject, n.resolver, n.word, n.reason, n.evidence::bigint[]
-         from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[])
-              with ordinality as n(kind, subject, vantage, resolver, word, reason, evidence, place)
+        "update verdict v set until = greatest($1, v.at)
+         from unnest($2::text[], $3::text[], $4::text[], $5::text[]) as n(kind, subject, vantage, resolver)
+         where v.until is null and v.subject_kind = n.kind and v.subject = n.subject
+           and coalesce(v.vantage, '') = coalesce(n.vantage, '') and coalesce(v.resolver, '') = coalesce(n.resolver, '')",
+        offset(at),
+        &kinds,
+        &subjects,
+        &vantages as &[Option<String>],
+        &resolvers as &[Option<String>]
+    )
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query!(
+        "insert into verdict (at, vantage, subject_kind, subject, resolver, verdict, reason, evidence, presence)
+         select $1, n.vantage, n.kind, n.subject, n.resolver, n.word, n.reason, n.evidence::bigint[], n.presence
+         from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::jsonb[], $8::text[], $9::text[])
+              with ordinality as n(kind, subject, vantage, resolver, word, reason, evidence, presence, place)
          order by n.place",
         offset(at),
         &kinds,
@@ -113,7 +132,8 @@ pub async fn insert(connection: &mut PgConnection, at: Timestamp, new: &[NewVerd
         &resolvers as &[Option<String>],
         &words,
         &reasons,
-        &evidence
+        &evidence,
+        &presences
     )
     .execute(connection)
     .await?;

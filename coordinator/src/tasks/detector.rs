@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parallax_decide::judge::Judgement;
 use parallax_decide::observation::{ObservationId, Target};
+use parallax_decide::presence::Presence;
 use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, NodeVerdict};
 use serde::Serialize;
 use serde_json::json;
@@ -49,13 +50,13 @@ impl Detector {
         let mut now = Now { said: &self.said, current: BTreeSet::new(), changed: Vec::new() };
         for (vantage, judged) in &judgement.vantages {
             let subject = at(SubjectKind::Vantage, vantage.to_string(), vantage);
-            now.say(subject, judged.verdict.word(), judged, &judged.evidence)?;
+            now.say(subject, judged.verdict.word(), judged.verdict.into(), judged, &judged.evidence)?;
         }
         for ((vantage, name, resolver), answer) in &judgement.answers {
             let resolver = Some(resolver.to_string());
             let subject = VerdictSubject { resolver, ..at(SubjectKind::Answer, name.to_string(), vantage) };
             let evidence = [answer.evidence.as_slice(), &answer.evidence_elsewhere].concat();
-            now.say(subject, answer.verdict.word(), answer, &evidence)?;
+            now.say(subject, answer.verdict.word(), answer.verdict.into(), answer, &evidence)?;
         }
         for ((vantage, target, address), reach) in &judgement.reach {
             let target = match target {
@@ -63,18 +64,19 @@ impl Detector {
                 Target::Node(node) => format!("node:{node}"),
             };
             let subject = at(SubjectKind::Address, format!("{target} {address}"), vantage);
-            now.say(subject, reach.verdict.word(), reach, &reach.evidence)?;
+            now.say(subject, reach.verdict.word(), reach.verdict.into(), reach, &reach.evidence)?;
         }
         for (node, judged) in &judgement.nodes {
             let subject = VerdictSubject { vantage: None, ..at(SubjectKind::Node, node.to_string(), node) };
-            now.say(subject, judged.verdict.word(), judged, &judged.evidence)?;
+            now.say(subject, judged.verdict.word(), judged.verdict.into(), judged, &judged.evidence)?;
         }
         let Now { current, mut changed, .. } = now;
         for subject in self.said.keys().filter(|subject| !current.contains(*subject)) {
             // What nothing is known of any more must not go on being called good or bad.
             if let Some(word) = unknown_word(subject.kind) {
                 let reason = json!({ "because": "not_measured" });
-                changed.push(NewVerdict { subject: subject.clone(), word, reason, evidence: Vec::new() });
+                let (subject, presence) = (subject.clone(), Presence::Unknown);
+                changed.push(NewVerdict { subject, word, presence, reason, evidence: Vec::new() });
             }
         }
         Ok(changed)
@@ -92,6 +94,7 @@ impl Now<'_> {
         &mut self,
         subject: VerdictSubject,
         word: &'static str,
+        presence: Presence,
         judged: &impl Serialize,
         evidence: &[ObservationId],
     ) -> Result<(), StoreError> {
@@ -100,7 +103,8 @@ impl Now<'_> {
         if !said_already {
             let reason = serde_json::to_value(judged)
                 .map_err(|error| StoreError::content("verdict", "reason", &subject.subject, error))?;
-            self.changed.push(NewVerdict { subject: subject.clone(), word, reason, evidence: evidence.to_vec() });
+            let (subject, evidence) = (subject.clone(), evidence.to_vec());
+            self.changed.push(NewVerdict { subject, word, presence, reason, evidence });
         }
         self.current.insert(subject);
         Ok(())

@@ -23,6 +23,7 @@ use super::readings::{Readings, serving};
 use super::renewer::Renewer;
 use super::steward::Steward;
 use super::verifier::Verifier;
+use super::watcher::Watcher;
 use crate::config::Config;
 use crate::hub::News;
 use crate::state::App;
@@ -42,6 +43,7 @@ pub(crate) struct Engine {
 struct Memory {
     reader: Reader,
     detector: Detector,
+    watcher: Watcher,
     steward: Steward,
     planner: Planner,
     executor: Executor,
@@ -105,7 +107,7 @@ impl Engine {
         // Never before what it rests on: the rows carry the database's own reading.
         let newest = memory.reader.fold().vantages().filter_map(|(_, state)| state.last_report_at).max();
         let now = newest.map_or(app.clock.now(), |newest| newest.max(app.clock.now()));
-        let Memory { reader, detector, steward, planner, executor, verifier, renewer, asker } = memory;
+        let Memory { reader, detector, watcher, steward, planner, executor, verifier, renewer, asker } = memory;
         let judgement = judge(topology, reader.fold(), now);
         let moment = Moment {
             app,
@@ -118,6 +120,7 @@ impl Engine {
             now,
         };
         let verdicts = detector.step(&moment).await?;
+        watcher.step(&moment).await?;
         let mut moved = executor.step(&moment, readings, errands).await?;
         moved |= verifier.step(&moment).await?;
         moved |= renewer.step(&moment, errands).await?;
@@ -146,6 +149,7 @@ impl Memory {
         Ok(Self {
             reader: Reader::new(&config.topology.policy, app.clock.now()),
             detector: Detector::load(&mut connection).await?,
+            watcher: Watcher::default(),
             steward: Steward::load(&mut connection).await?,
             planner: Planner::load(&mut connection).await?,
             executor: Executor::default(),

@@ -3,7 +3,7 @@
 //! [`run`] takes the lease, starts the loops of `start`, renews, and stops the loops the moment
 //! the lease is lost. Each loop is a file of its own here:
 //!
-//! - [`retention`]: days of the log, made ahead.
+//! - [`retention`]: days of the log, made ahead and dropped. [`tally`]: hourly figures.
 //! - [`deciding`]: from observations to changed records. One tick of its `engine` calls in this order:
 //!   `reader` (log to fold), `detector` (verdicts), `executor` (approved plans to changes, by `errands`
 //!   to `drivers` and agents), `verifier` (proof, or the way back), `renewer` (standing pins),
@@ -37,9 +37,11 @@ pub mod retention;
 mod steward;
 #[cfg(test)]
 mod supervision;
+pub mod tally;
 #[cfg(test)]
 mod tests;
 mod verifier;
+mod watcher;
 
 /// Pause between renewals: a fifth of the lease's life, so that four may fail.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
@@ -65,6 +67,7 @@ pub struct LeaseHeld {
 fn start(app: &Arc<App>, held: &LeaseHeld) -> JoinSet<()> {
     let mut loops = JoinSet::new();
     loops.spawn(retention::run(Arc::clone(app), held.clone()));
+    loops.spawn(tally::run(Arc::clone(app), held.clone()));
     loops.spawn(deciding::run(Arc::clone(app), held.clone()));
     loops
 }

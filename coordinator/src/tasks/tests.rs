@@ -6,6 +6,7 @@ use world::World;
 
 mod brakes;
 mod played;
+mod postmortem;
 mod stories;
 mod troubles;
 mod world;

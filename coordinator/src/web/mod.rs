@@ -85,7 +85,17 @@ async fn ready(State(app): State<Arc<App>>) -> (StatusCode, String) {
     let checked = async { store::check_writable(&mut *app.pool.acquire().await?).await };
     let checked = tokio::time::timeout(READ_WITHIN, checked).await;
     match checked.unwrap_or(Err(StoreError::Database(sqlx::Error::PoolTimedOut))) {
-        Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
+        Ok(()) => match &*app.refused.load() {
+            // It works, with the configuration it had.
+            Some(refused) => (
+                StatusCode::OK,
+                format!(
+                    "ready, but the newest configuration was refused and an older one is in force:\n{}\n",
+                    refused.why
+                ),
+            ),
+            None => (StatusCode::OK, "ready\n".to_owned()),
+        },
         Err(error @ (StoreError::Database(_) | StoreError::Content { .. } | StoreError::StaleEpoch { .. })) => {
             tracing::warn!(%error, "not ready");
             (StatusCode::SERVICE_UNAVAILABLE, "not ready: the database takes no writes\n".to_owned())

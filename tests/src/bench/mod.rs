@@ -1,5 +1,6 @@
 //! The bench: what the agent costs, beside what comparable programs cost on the same machine in the same sitting.
 //!
+//! `./x bench query` asks a long log for five minutes ([`query`], P10).
 //! `./x bench agent` prints the figures of docs/bench.md, one a line: [`memory`] (P1, P2), [`cost`] (P3), [`size`] (P4),
 //! [`starts`] (P5). Each starts the shipped binary as a process ([`agent`]) with a [`coordinator`] that speaks the real
 //! protocol, over the same [`targets`] that the [`peers`] are driven against, all in a network of its own ([`ground`]). [`proc`] reads
@@ -27,6 +28,7 @@ pub mod ground;
 pub mod memory;
 pub mod peers;
 pub mod proc;
+pub mod query;
 pub mod sitting;
 pub mod size;
 pub mod starts;
@@ -50,6 +52,8 @@ pub enum What {
     Agent(AgentOptions),
     /// The agent's whole job in 16 MiB of memory and a tenth of a processor, the coordinator away for a while.
     Weak(WeakOptions),
+    /// "Who saw what" in any five minutes of a long log, beside the scan of its rows (P10).
+    Query(query::QueryOptions),
     /// What the agent asks of the system during a round: no write outside its folder, no temporary file, no listener.
     Trace(TraceOptions),
 }
@@ -115,6 +119,11 @@ pub async fn run(what: What, directory: &Path) -> Result<()> {
             measured.context("the sitting took more than 15 minutes and was ended")?
         }
         What::Weak(options) => weak_figures(&options, directory).await,
+        What::Query(options) => {
+            eprintln!("bench: {}; load {}", machine(), proc::load());
+            let figures = query::figures(&options, directory).await?;
+            figures.iter().try_for_each(|figure| Ok(figure.print(options.json)?))
+        }
         What::Trace(options) => {
             let sitting = Sitting::begin(&binary(options.agent.as_ref())?, directory).await?;
             println!("{}", trace::check(&sitting).await?);

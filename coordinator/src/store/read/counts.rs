@@ -2,7 +2,7 @@
 
 use sqlx::PgConnection;
 
-use crate::store::StoreError;
+use crate::store::{StoreError, config_version, upkeep};
 
 /// Kinds and reasons that are listed.
 const KINDS_MAX: i64 = 100;
@@ -20,6 +20,12 @@ pub struct Counts {
     pub refused: Vec<(String, i64)>,
     /// Plans by purpose and status.
     pub plans: Vec<(String, String, i64)>,
+    /// How upkeep stands: job, seconds behind, whether the last attempt failed.
+    pub upkeep: Vec<(String, u64, bool)>,
+    /// Number of the configuration that came into force last.
+    pub configuration: Option<i32>,
+    /// Coordinators that refused their newest configuration.
+    pub configurations_refused: usize,
 }
 
 /// Counts.
@@ -54,7 +60,15 @@ pub async fn counts(connection: &mut PgConnection) -> Result<Counts, StoreError>
     )
     .fetch_all(&mut *connection)
     .await?;
+    let upkeep = upkeep::standing(&mut *connection).await?;
+    let configuration = sqlx::query_scalar!("select number from config_in_force order by id desc limit 1")
+        .fetch_optional(&mut *connection)
+        .await?;
+    let configurations_refused = config_version::refusals(connection).await?.len();
     Ok(Counts {
+        configuration,
+        configurations_refused,
+        upkeep: upkeep.into_iter().map(|one| (one.job, one.behind.as_secs(), one.error.is_some())).collect(),
         incidents_open: incidents_open.into_iter().map(|row| (row.kind, row.count)).collect(),
         observations: settled.numbered - settled.missing,
         missing: settled.missing,

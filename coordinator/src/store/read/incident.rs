@@ -1,7 +1,6 @@
 //! What happened: incidents with their evidence and timeline.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use parallax_decide::finding::{Finding, Subject};
 use parallax_decide::incident::IncidentId;
@@ -19,16 +18,6 @@ pub const INCIDENTS_MAX: i64 = 200;
 /// Evidence an incident shows; the store keeps up to
 /// [`EVIDENCE_MAX`](crate::store::incident::EVIDENCE_MAX).
 pub const EVIDENCE_SHOWN_MAX: i64 = 200;
-
-/// An incident cites what was received at most this long before it opened: evidence is fresh when
-/// it is used.
-const CITED_BEFORE: Duration = Duration::from_secs(24 * 3600);
-
-/// Nothing that was received later than this after the closing is cited; a margin for the clocks.
-const CITED_AFTER: Duration = Duration::from_secs(3600);
-
-/// Later than anything: the end of the year 9999.
-const FAR: Timestamp = Timestamp(253_402_300_799_000);
 
 /// Steps of a timeline that are shown, the newest ones.
 pub const STEPS_MAX: i64 = 300;
@@ -198,9 +187,6 @@ pub async fn evidence(connection: &mut PgConnection, incident: &IncidentRow) -> 
     .await?;
     let ids: Vec<i64> = cited.iter().map(|row| row.observation_id).collect();
     let says: Vec<String> = cited.into_iter().map(|row| row.says).collect();
-    // The span of receipt spares the database the partitions of all other days.
-    let from = incident.opened_at.minus(CITED_BEFORE);
-    let until = incident.closed_at.map_or(FAR, |at| at.plus(CITED_AFTER));
     let rows = sqlx::query!(
         r#"select e.says as "says!", e.observation_id as "observation_id!", o.observed_at as "observed_at?",
                   v.name as "vantage?", o.kind as "kind?", o.subject as "subject?", o.resolver,
@@ -208,14 +194,11 @@ pub async fn evidence(connection: &mut PgConnection, incident: &IncidentRow) -> 
                   o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected,
                   o.duration_us as "duration_us?"
            from unnest($1::bigint[], $2::text[]) as e(observation_id, says)
-           left join (select * from observation where id = any($1) and received_at between $3 and $4) as o
-                  on o.id = e.observation_id
+           left join cited_observation o on o.id = e.observation_id
            left join vantage v on v.id = o.vantage_id
            order by e.observation_id"#,
         &ids,
-        &says,
-        offset(from),
-        offset(until)
+        &says
     )
     .fetch_all(connection)
     .await?;

@@ -95,13 +95,22 @@ impl World {
         Self::with("").await
     }
 
+    /// The same, so long ago.
+    pub(super) async fn begun_ago(ago: Duration) -> Self {
+        Self::begun("", ago).await
+    }
+
     /// The same with other settings of the policy.
     pub(super) async fn with(overrides: &str) -> Self {
+        Self::begun(overrides, Duration::ZERO).await
+    }
+
+    async fn begun(overrides: &str, ago: Duration) -> Self {
         let config = Config::parse(&format!("{CONFIG}{overrides}"), "world").unwrap();
         let pool = testing::database().await;
         let mut connection = pool.acquire().await.unwrap();
         let vantages = ensure(&mut connection, config.topology.vantages.keys()).await.unwrap();
-        let clock = Clock::manual(database_now(&mut connection).await.unwrap());
+        let clock = Clock::manual(database_now(&mut connection).await.unwrap().minus(ago));
         drop(connection);
         let app = App::new(pool, config, clock, PathBuf::from("/nonexistent"));
         let played = Arc::new(Mutex::new(Played::well()));

@@ -1,0 +1,67 @@
+//! Counts the log and the verdicts into hourly figures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::LeaseHeld;
+use crate::state::App;
+use crate::store::figures::{self, Step};
+use crate::store::upkeep::{self, Job};
+use crate::store::{StoreError, lease};
+
+/// Pause when there is nothing more to count: how far the figures may be behind the log.
+const EVERY: Duration = Duration::from_secs(20);
+
+/// Pause between two steps of a backlog: deciding and storing come first.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Pause after an error.
+const AFTER_ERROR: Duration = Duration::from_secs(10);
+
+/// Runs until the lease is lost.
+pub async fn run(app: Arc<App>, held: LeaseHeld) {
+    let mut failed = false;
+    loop {
+        let counted = tokio::select! {
+            counted = count(&app, held.epoch) => counted,
+            () = held.lost.cancelled() => return,
+        };
+        let pause = match counted {
+            Ok(true) => BREATH,
+            Ok(false) => EVERY,
+            Err(_) => AFTER_ERROR,
+        };
+        if let Some(error) = counted.as_ref().err().filter(|_| !failed) {
+            tracing::error!(%error, "hourly figures are not counted; they go on where they were");
+            note(&app, Duration::ZERO, Some(&error.to_string())).await;
+        }
+        failed = counted.is_err();
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = held.lost.cancelled() => return,
+        }
+    }
+}
+
+/// One step of each kind. True: there is more.
+pub(crate) async fn count(app: &App, epoch: i64) -> Result<bool, StoreError> {
+    let mut transaction = app.pool.begin().await?;
+    lease::fence(&mut transaction, epoch).await?;
+    let Step { more, behind } = figures::count_log(&mut transaction).await?;
+    transaction.commit().await?;
+    let mut transaction = app.pool.begin().await?;
+    lease::fence(&mut transaction, epoch).await?;
+    let hours = figures::count_hour(&mut transaction, app.clock.now()).await?;
+    transaction.commit().await?;
+    note(app, behind, None).await;
+    Ok(more || hours)
+}
+
+async fn note(app: &App, behind: Duration, error: Option<&str>) {
+    let noted = async { upkeep::note(&mut *app.pool.acquire().await?, Job::Figures, behind, error).await };
+    if let Err(error) = noted.await {
+        tracing::debug!(%error, "how the figures stand cannot be noted");
+    }
+}
