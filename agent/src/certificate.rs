@@ -58,6 +58,23 @@ impl Certificate {
     }
 }
 
+/// The public key of a certificate, as it stands there (SubjectPublicKeyInfo in DER); `None` when it is
+/// no certificate.
+#[must_use]
+pub fn public_key(der: &[u8]) -> Option<&[u8]> {
+    let mut tbs = Der(Der(Der(der).take(SEQUENCE)?).take(SEQUENCE)?);
+    if tbs.peek() == Some(VERSION) {
+        tbs.next()?;
+    }
+    // Serial number, signature algorithm, issuer, validity, subject.
+    for _ in 0..5 {
+        tbs.next()?;
+    }
+    let before = tbs.0;
+    tbs.take(SEQUENCE)?;
+    before.get(..before.len() - tbs.0.len())
+}
+
 impl Validity {
     /// Whether it holds at this second.
     #[must_use]
@@ -185,6 +202,15 @@ mod tests {
     }
 
     #[test]
+    fn a_public_key_is_found() {
+        use rcgen::PublicKeyData as _;
+        let key = KeyPair::generate().unwrap();
+        let made = CertificateParams::new(["x.example".to_owned()]).unwrap().self_signed(&key).unwrap();
+        assert_eq!(public_key(made.der()).unwrap(), key.subject_public_key_info());
+        assert_eq!(public_key(&[0x30, 0]), None);
+    }
+
+    #[test]
     fn a_strangers_name_does_nothing_to_a_terminal() {
         let long = "я".repeat(500);
         let read = Certificate::read(&der(&[(DnType::CommonName, "a\u{1b}[2Jb\nc\u{202e}")])).unwrap();
@@ -196,13 +222,13 @@ mod tests {
     fn a_cut_or_changed_certificate_is_read_or_not_but_never_breaks() {
         let whole = der(&[(DnType::CommonName, "Inspector")]);
         for end in 0..whole.len() {
-            let _ = Certificate::read(&whole[..end]);
+            let _ = (Certificate::read(&whole[..end]), public_key(&whole[..end]));
         }
         for at in 0..whole.len() {
             for value in [0, 0x7f, 0x80, 0x84, 0xff] {
                 let mut changed = whole.clone();
                 changed[at] = value;
-                let _ = Certificate::read(&changed);
+                let _ = (Certificate::read(&changed), public_key(&changed));
             }
         }
     }

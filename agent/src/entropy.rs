@@ -17,6 +17,12 @@ pub fn bytes<const N: usize>() -> Result<[u8; N], NoEntropy> {
     Ok(bytes)
 }
 
+/// For the library that makes keys and signs with them.
+#[must_use]
+pub fn for_keys() -> ring::rand::SystemRandom {
+    ring::rand::SystemRandom::new()
+}
+
 /// A random DNS message id.
 ///
 /// # Errors

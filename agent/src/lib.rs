@@ -33,6 +33,7 @@ pub mod descriptors;
 pub mod dial;
 pub mod doctor;
 pub mod entropy;
+pub mod identity;
 pub mod local;
 pub mod measured;
 #[cfg(test)]

@@ -77,6 +77,10 @@ impl Authority {
         self.issuer.pem()
     }
 
+    pub(crate) fn der(&self) -> Vec<u8> {
+        self.issuer.der().to_vec()
+    }
+
     pub(crate) fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).unwrap();
@@ -101,6 +105,22 @@ impl Authority {
         params.not_after = date_time_ymd(years.end, 1, 1);
         let key = KeyPair::generate().unwrap();
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// Answers a request: a certificate for a vantage that holds from now on for so many seconds.
+    pub(crate) fn certify(&self, request: &[u8], vantage: &str, life_s: i64) -> Vec<u8> {
+        let now_s = i64::try_from(crate::clock::unix_ms() / 1000).unwrap();
+        self.certify_between(request, vantage, now_s..now_s + life_s)
+    }
+
+    /// As [`Self::certify`], between two moments in seconds since 1970.
+    pub(crate) fn certify_between(&self, request: &[u8], vantage: &str, seconds: std::ops::Range<i64>) -> Vec<u8> {
+        let mut request = rcgen::CertificateSigningRequestParams::from_der(&request.to_vec().into()).unwrap();
+        let at = |unix_s| time::OffsetDateTime::from_unix_timestamp(unix_s).unwrap();
+        request.params.distinguished_name = rcgen::DistinguishedName::new();
+        request.params.distinguished_name.push(rcgen::DnType::CommonName, vantage);
+        (request.params.not_before, request.params.not_after) = (at(seconds.start), at(seconds.end));
+        request.signed_by(&self.issuer).unwrap().der().to_vec()
     }
 
     pub(crate) fn server(&self, name: &str) -> ServerConfig {
