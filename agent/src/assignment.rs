@@ -14,6 +14,7 @@ use crate::probe::Limits;
 use crate::probe::doh::DohEndpoint;
 use parallax_decide::names::{ControlName, DomainName, NodeName, ResolverName, VantageName};
 
+pub mod epoch;
 pub mod kept;
 pub mod wire;
 

@@ -11,9 +11,10 @@
 //!
 //! [`key`] makes keys and certificate requests, [`folder`] writes the files so that a crash between any
 //! two steps leaves a pair that fits, [`trusted`] reads whom to trust, [`signers`] says whether an order
-//! is one. Reading the folder for a connection is [`crate::uplink::identity`]'s.
+//! is one, [`vouched`] whether a certificate is ours. Reading the folder for a connection is [`crate::uplink::identity`]'s.
 
 pub mod folder;
 pub mod key;
 pub mod signers;
 pub mod trusted;
+pub mod vouched;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+use crate::assignment::epoch::Epoch;
 use crate::assignment::kept::Kept;
 use crate::clock::{self, now};
 use crate::entropy;
@@ -30,8 +31,10 @@ use connector::Connector;
 use expiry::Expiry;
 use flight::Cut;
 use identity::Identity;
+use renewal::Renewal;
 use session::{Ended, Lost};
 use status::Status;
+use stream::Disobeyed;
 use timing::Timing;
 
 pub mod address;
@@ -48,6 +51,7 @@ pub mod known;
 pub mod lookup;
 pub mod orders;
 pub mod proxy;
+pub mod renewal;
 pub mod reply;
 pub mod session;
 pub mod status;
@@ -72,7 +76,7 @@ const STEP_MS_MIN: u64 = 5_000;
 /// The way to the coordinator.
 #[derive(Debug)]
 pub struct Uplink {
-    /// Coordinators, tried in turn; at least one.
+    /// Coordinators that the owner named, tried in turn and before those that the identity folder names.
     pub coordinators: Vec<Coordinator>,
     /// How they are reached.
     pub connector: Connector,
@@ -84,6 +88,12 @@ pub struct Uplink {
     pub recorder: Recorder,
     /// The assignment in force.
     pub kept: Arc<Kept>,
+    /// The highest epoch obeyed.
+    pub epoch: Epoch,
+    /// What was not obeyed.
+    pub disobeyed: Disobeyed,
+    /// The next certificate.
+    pub renewal: Renewal,
     /// Tasks go here.
     pub tasks: mpsc::Sender<Task>,
     /// What became of changes comes from here.
@@ -114,7 +124,8 @@ impl Uplink {
         let mut tries = Tries::new(&self.timing);
         let (mut clones, mut told) = (Clones::default(), Told::default());
         loop {
-            let Some(coordinator) = tries.of(&self.coordinators) else {
+            let coordinators = self.all();
+            let Some(coordinator) = tries.of(&coordinators) else {
                 told_to_stop(&mut shutdown).await;
                 return Ok(());
             };
@@ -137,13 +148,26 @@ impl Uplink {
                 lost.why = "another machine uses this identity: each takes the other's place in turns; stop one of them and issue it an identity of its own with `parallax vantage issue NAME --out DIR`".to_owned();
             }
             self.status.lost(lost.word);
-            let wait = tries.after(&lost, self.coordinators.len());
+            let wait = tries.after(&lost, coordinators.len());
             told.tell(&coordinator, &lost, tries.failures(), wait);
             tokio::select! {
                 () = waited(wait, lost.about_time) => {}
                 () = told_to_stop(&mut shutdown) => return Ok(()),
             }
         }
+    }
+
+    /// All coordinators, in the order in which they are tried.
+    fn all(&mut self) -> Vec<Coordinator> {
+        let mut all = self.coordinators.clone();
+        if let Ok(credentials) = self.identity.credentials() {
+            for one in &credentials.coordinators {
+                if !all.contains(one) {
+                    all.push(one.clone());
+                }
+            }
+        }
+        all
     }
 }
 

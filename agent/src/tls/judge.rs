@@ -10,16 +10,26 @@ use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureSc
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::certificate_hash;
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, public_key};
 use crate::measured::CertificateHash;
 
 /// Judges certificates as the library's own verifier does, and takes down the last one.
 #[derive(Debug)]
 pub struct Judge {
-    /// `None`: no authority is known, so none is trusted; the library makes no verifier for that.
-    verifier: Option<Arc<WebPkiServerVerifier>>,
+    trusts: Trusts,
     algorithms: WebPkiSupportedAlgorithms,
     seen: Mutex<Option<Seen>>,
+}
+
+/// Who may vouch for a certificate.
+#[derive(Debug, Clone)]
+enum Trusts {
+    /// No authority is known, so none is trusted; the library makes no verifier for that.
+    Nobody,
+    /// These roots.
+    Roots(Arc<WebPkiServerVerifier>),
+    /// The authority with this SHA-256 of its public key, which the peer sends along.
+    Pinned([u8; 32]),
 }
 
 /// What was seen of a certificate.
@@ -39,21 +49,25 @@ impl Judge {
     pub fn new(roots: RootCertStore) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let algorithms = provider.signature_verification_algorithms;
-        let verifier = match roots.is_empty() {
-            true => None,
-            false => Some(
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-                    .build()
-                    .map_err(|error| rustls::Error::General(error.to_string()))?,
-            ),
+        let trusts = match roots.is_empty() {
+            true => Trusts::Nobody,
+            false => Trusts::Roots(verifier(roots)?),
         };
-        Ok(Self { verifier, algorithms, seen: Mutex::default() })
+        Ok(Self { trusts, algorithms, seen: Mutex::default() })
+    }
+
+    /// A judge who trusts the one authority of whose public key this is the SHA-256 (of its
+    /// SubjectPublicKeyInfo), when the peer sends its certificate along with its own.
+    #[must_use]
+    pub fn pinned(authority_sha256: [u8; 32]) -> Self {
+        let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
+        Self { trusts: Trusts::Pinned(authority_sha256), algorithms, seen: Mutex::default() }
     }
 
     /// The same judge, who has seen nothing yet.
     #[must_use]
     pub fn again(&self) -> Self {
-        Self { verifier: self.verifier.clone(), algorithms: self.algorithms, seen: Mutex::default() }
+        Self { trusts: self.trusts.clone(), algorithms: self.algorithms, seen: Mutex::default() }
     }
 
     /// What was seen last. Taken: it is told once.
@@ -61,6 +75,22 @@ impl Judge {
     pub fn take_seen(&self) -> Option<Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+fn verifier(roots: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    built.map_err(|error| rustls::Error::General(error.to_string()))
+}
+
+/// Trust in the one certificate among these whose public key has this hash.
+fn authority(sent: &[CertificateDer<'_>], pin: &[u8; 32]) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
+    let hash = |key| ring::digest::digest(&ring::digest::SHA256, key);
+    let pinned = |der: &&CertificateDer<'_>| public_key(der).is_some_and(|key| hash(key).as_ref() == pin);
+    let found = sent.iter().find(pinned).ok_or(CertificateError::UnknownIssuer)?;
+    let mut roots = RootCertStore::empty();
+    roots.add(found.clone().into_owned())?;
+    verifier(roots)
 }
 
 impl ServerCertVerifier for Judge {
@@ -72,9 +102,14 @@ impl ServerCertVerifier for Judge {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = match &self.verifier {
-            Some(verifier) => verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now),
-            None => Err(CertificateError::UnknownIssuer.into()),
+        let verified = match &self.trusts {
+            Trusts::Nobody => Err(CertificateError::UnknownIssuer.into()),
+            Trusts::Roots(verifier) => {
+                verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            }
+            Trusts::Pinned(pin) => authority(intermediates, pin).and_then(|verifier| {
+                verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            }),
         };
         let refused = verified.is_err().then(|| Certificate::read(end_entity)).flatten();
         let seen = Seen { hash: certificate_hash(end_entity), refused };

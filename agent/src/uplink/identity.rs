@@ -1,4 +1,4 @@
-//! Who this agent is: the folder that `parallax vantage issue` wrote.
+//! Reads who this agent is: the folder that `parallax-agent join` or `parallax vantage issue` wrote.
 //!
 //! The files are read again at each connection and now and then in between, so that a renewed
 //! certificate is used without a restart. They may be replaced one after another, half-written, by
@@ -15,16 +15,10 @@ use rustls_pki_types::pem::PemObject as _;
 pub use super::credentials::Credentials;
 use crate::certificate::Certificate;
 use crate::clock::now;
+use crate::identity::folder::{CA, CERTIFICATE, COORDINATORS, FILE_BYTES_MAX, Folder, KEY, SIGNERS};
+use crate::identity::{signers, trusted};
 use crate::tls::judge::Judge;
 use crate::tls::{builder, certificates};
-
-/// Files of the folder.
-const CA: &str = "ca.pem";
-const CERTIFICATE: &str = "certificate.pem";
-const KEY: &str = "key.pem";
-
-/// Largest file of the folder, in bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// At the start an identity that is not whole is waited for this long, and looked at so often.
 const WHOLE_WITHIN: Duration = Duration::from_secs(15);
@@ -33,7 +27,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// The identity folder.
 #[derive(Debug)]
 pub struct Identity {
-    folder: PathBuf,
+    folder: Folder,
     /// What was in it when it was last whole.
     whole: Option<Held>,
     /// What was last warned of: a folder that stays broken is told of once.
@@ -49,7 +43,7 @@ struct Held {
 
 /// Why the folder is not usable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot use {path} of the identity: {why}; make one with `parallax vantage issue NAME --out DIR`")]
+#[error("cannot use {path} of the identity: {why}; join anew with a token of `parallax token create NAME`")]
 pub struct IdentityError {
     path: String,
     why: String,
@@ -59,7 +53,13 @@ impl Identity {
     /// The identity in this folder.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, whole: None, warned: None }
+        Self { folder: Folder::new(folder), whole: None, warned: None }
+    }
+
+    /// The folder, to write to.
+    #[must_use]
+    pub fn folder(&self) -> &Folder {
+        &self.folder
     }
 
     /// Mutual TLS with the files as they are now. While they are being replaced, one after another,
@@ -70,7 +70,7 @@ impl Identity {
     /// When the files were never whole: one cannot be read, or certificate and key do not belong
     /// together.
     pub fn credentials(&mut self) -> Result<Arc<Credentials>, IdentityError> {
-        let files = [CA, CERTIFICATE, KEY].iter().map(|file| self.read(file)).collect::<Result<Vec<_>, _>>();
+        let files = self.files();
         if let (Ok(files), Some(held)) = (&files, &self.whole)
             && *files == held.files
         {
@@ -110,7 +110,7 @@ impl Identity {
             match self.credentials() {
                 Ok(_) => return Ok(()),
                 // Nothing there at all is no replacement.
-                Err(error) if now() >= until || !self.folder.join(KEY).exists() => return Err(error),
+                Err(error) if now() >= until || !self.folder.path().join(KEY).exists() => return Err(error),
                 Err(error) => {
                     if self.warned.as_ref() != Some(&error) {
                         tracing::warn!(reason = "identity_not_whole", %error, "waiting for the identity's files to become whole");
@@ -123,12 +123,13 @@ impl Identity {
     }
 
     fn made(&self, files: &[Vec<u8>]) -> Result<Credentials, IdentityError> {
-        let [ca, certificate, key] = files else { return Err(self.bad(CA, "it was not read")) };
+        let [ca, certificate, key, signers, coordinators] = files else { return Err(self.bad(CA, "it was not read")) };
         let mut roots = RootCertStore::empty();
         let mut authorities = Vec::new();
-        for certificate in certificates(ca).map_err(|why| self.bad(CA, why))? {
-            authorities.extend(Certificate::read(&certificate).map(|read| read.subject));
-            roots.add(certificate).map_err(|error| self.bad(CA, error))?;
+        let trusted = certificates(ca).map_err(|why| self.bad(CA, why))?;
+        for certificate in &trusted {
+            authorities.extend(Certificate::read(certificate).map(|read| read.subject));
+            roots.add(certificate.clone()).map_err(|error| self.bad(CA, error))?;
         }
         let chain = certificates(certificate).map_err(|why| self.bad(CERTIFICATE, why))?;
         let own = chain.first().and_then(|own| Certificate::read(own));
@@ -143,11 +144,30 @@ impl Identity {
             .with_client_auth_cert(chain, key)
             .map_err(|error| self.bad(CERTIFICATE, error))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Credentials { tls: Arc::new(config), validity: own.validity, authorities, judge })
+        Ok(Credentials {
+            tls: Arc::new(config),
+            validity: own.validity,
+            authorities,
+            roots: trusted,
+            judge,
+            vantage: own.subject,
+            signers: signers::from_text(signers).map_err(|why| self.bad(SIGNERS, why))?,
+            coordinators: trusted::coordinators(coordinators).map_err(|why| self.bad(COORDINATORS, why))?,
+        })
+    }
+
+    /// The files as they are; of those that an older folder lacks, nothing.
+    fn files(&self) -> Result<Vec<Vec<u8>>, IdentityError> {
+        let needed = [CA, CERTIFICATE, KEY].into_iter().map(|file| self.read(file));
+        let optional = [SIGNERS, COORDINATORS].into_iter().map(|file| match self.folder.path().join(file).exists() {
+            true => self.read(file),
+            false => Ok(Vec::new()),
+        });
+        needed.chain(optional).collect()
     }
 
     fn read(&self, file: &str) -> Result<Vec<u8>, IdentityError> {
-        let path = self.folder.join(file);
+        let path = self.folder.path().join(file);
         let bytes = std::fs::metadata(&path).map_err(|error| self.bad(file, error))?.len();
         if bytes > FILE_BYTES_MAX {
             return Err(self.bad(file, format!("it has {bytes} bytes, at most {FILE_BYTES_MAX} are read")));
@@ -156,7 +176,7 @@ impl Identity {
     }
 
     fn bad(&self, file: &str, why: impl ToString) -> IdentityError {
-        IdentityError { path: path_of(&self.folder, file), why: why.to_string() }
+        IdentityError { path: path_of(self.folder.path(), file), why: why.to_string() }
     }
 }
 
@@ -194,7 +214,7 @@ mod tests {
     fn a_whole_folder_is_used_and_what_is_wrong_is_named() {
         let authority = Authority::new();
         let empty = Folder(tempfile::tempdir().unwrap());
-        assert!(empty.identity().credentials().unwrap_err().to_string().contains("vantage issue"));
+        assert!(empty.identity().credentials().unwrap_err().to_string().contains("token create"));
 
         let folder = Folder::whole(&authority);
         let first = folder.identity().credentials().unwrap();

@@ -23,6 +23,7 @@ struct Inner {
     certificate: Option<Validity>,
     connects: u64,
     set_aside: u64,
+    not_obeyed: u64,
 }
 
 /// The state at one moment.
@@ -44,6 +45,8 @@ pub struct Snapshot {
     pub connects: u64,
     /// Observations the coordinator could not take, set aside.
     pub set_aside: u64,
+    /// Orders since the start that were not obeyed, because of who signed them.
+    pub not_obeyed: u64,
     /// Whether observations wait to be sent.
     pub unsent: bool,
     /// Observations that were dropped since the start.
@@ -76,6 +79,7 @@ impl Status {
             clock_offset_ms: self.recorder.clock().ms(),
             connects: inner.connects,
             set_aside: inner.set_aside,
+            not_obeyed: inner.not_obeyed,
             unsent,
             lost,
             disk_trouble,
@@ -103,6 +107,10 @@ impl Status {
 
     pub(super) fn set_aside(&self) {
         self.with(|inner| inner.set_aside = inner.set_aside.saturating_add(1));
+    }
+
+    pub(super) fn not_obeyed(&self) {
+        self.with(|inner| inner.not_obeyed = inner.not_obeyed.saturating_add(1));
     }
 
     pub(super) fn holds(&self, certificate: Validity) {

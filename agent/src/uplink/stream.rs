@@ -15,11 +15,15 @@ use super::identity::Credentials;
 use super::reply::{Meaning, meaning};
 use super::session::{Broken, Ended, Lost};
 use super::{Uplink, orders, told_to_stop, wire};
-use crate::assignment::kept::Taken;
 use crate::clock::{self, Instant, now};
 use crate::entropy;
 use crate::pins::Report;
 use crate::spool::{Batch, BootId};
+
+mod obeying;
+mod renewing;
+
+pub use obeying::Disobeyed;
 
 /// Longest wait for an acknowledgement. A coordinator whose database is away acknowledges late; one
 /// that never does is better left and found again.
@@ -49,6 +53,8 @@ pub(super) struct Stream<'a> {
     renew_at: Option<Instant>,
     greeted_at: Instant,
     heard_at: Instant,
+    /// Whether the coordinator speaks protocol 2, as its messages show.
+    two: bool,
 }
 
 impl<'a> Stream<'a> {
@@ -70,6 +76,7 @@ impl<'a> Stream<'a> {
             renew_at: None,
             greeted_at: now,
             heard_at: now,
+            two: false,
         }
     }
 
@@ -174,6 +181,7 @@ impl<'a> Stream<'a> {
         // It was whole when this stream was opened, so it is now.
         let Ok(credentials) = self.uplink.identity.credentials() else { return };
         self.uplink.look_at(&credentials);
+        self.renew();
         if self.renew_at.is_none() && !Arc::ptr_eq(&credentials, &self.credentials) {
             let now_s = clock::unix_ms() / 1000;
             let ends_s = u64::try_from(self.credentials.validity.not_after_s).unwrap_or_default();
@@ -227,29 +235,19 @@ impl<'a> Stream<'a> {
         self.heard_at = now();
         self.heart.heard();
         match message.message {
-            Some(coordinator_message::Message::Assignment(assignment)) => match self.uplink.kept.take(&assignment) {
-                Ok(Taken::Applied) => {
-                    tracing::info!(version = assignment.version, vantage = %assignment.vantage, "a new assignment is in force")
-                }
-                Ok(Taken::Ignored) => {}
-                Err(error) => {
-                    tracing::error!(version = assignment.version, %error, "an assignment is not valid; the old one stays in force")
-                }
-            },
+            Some(coordinator_message::Message::Assignment(assignment)) => self.unsigned_assignment(assignment),
             Some(coordinator_message::Message::Ack(ack)) => self.acked(&ack),
             Some(coordinator_message::Message::Refusal(refusal)) => self.refused(&refusal),
-            Some(coordinator_message::Message::Task(task)) => self.task(task),
+            Some(coordinator_message::Message::Task(task)) => self.unsigned_task(task),
+            Some(coordinator_message::Message::Signed(signed)) => self.signed(signed),
+            Some(coordinator_message::Message::Trust(trust)) => self.unsigned_trust(&trust),
+            Some(coordinator_message::Message::Renewed(renewed)) => self.renewed(renewed),
             Some(coordinator_message::Message::Pong(pong)) => {
                 if let Some(sent_ms) = self.heart.answered(&pong) {
                     self.uplink.recorder.clock().heard(pong.unix_ms, sent_ms);
                 }
             }
-            Some(
-                coordinator_message::Message::Signed(_)
-                | coordinator_message::Message::Renewed(_)
-                | coordinator_message::Message::Trust(_),
-            )
-            | None => tracing::warn!("the coordinator sent a message this agent does not know; is the agent older?"),
+            None => tracing::warn!("the coordinator sent a message this agent does not know; is the agent older?"),
         }
     }
 
@@ -293,26 +291,6 @@ impl<'a> Stream<'a> {
     fn done(&mut self, boot: BootId, lane: Lane, sequence: u64) {
         self.flight.done(boot, lane, sequence);
         self.pump_at = Some(now());
-    }
-
-    fn task(&mut self, task: v1::Task) {
-        let task_id = task.task_id;
-        match orders::task(task) {
-            Ok(task) => {
-                if self.uplink.tasks.try_send(task).is_err() {
-                    tracing::warn!(task_id, "too many tasks wait; this one is left out");
-                }
-            }
-            Err(not_taken) => {
-                tracing::warn!(task_id, why = %not_taken.why, "a task is not taken");
-                if let Some(report) = not_taken.report {
-                    let report = message(agent_message::Message::ChangeReport(orders::report(&report)));
-                    if self.send.try_send(report).is_err() {
-                        tracing::warn!(task_id, "its answer could not be sent; the coordinator will ask again");
-                    }
-                }
-            }
-        }
     }
 }
 
