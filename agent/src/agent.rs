@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use crate::assignment::epoch::Epoch;
 use crate::assignment::kept::Kept;
 use crate::cli::Run;
 use crate::clock;
@@ -35,7 +36,9 @@ use crate::uplink::flight::Cut;
 use crate::uplink::identity::{Identity, IdentityError};
 use crate::uplink::known::Known;
 use crate::uplink::proxy::{NoProxySetting, ProxySetting};
+use crate::uplink::renewal::Renewal;
 use crate::uplink::status::Status;
+use crate::uplink::stream::Disobeyed;
 use crate::uplink::timing::Timing;
 use crate::uplink::{IdentityRefused, Uplink};
 
@@ -44,6 +47,13 @@ const DRIVER_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// Fewest places for scheduled probes.
 const PLACES_MIN: usize = 16;
+
+/// Neither a flag nor the identity folder says where a coordinator is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "nothing says where a coordinator is: the identity folder has no coordinators.txt; name one with --coordinator HOST:PORT"
+)]
+struct NoCoordinator;
 
 /// Runs the agent until SIGTERM or SIGINT.
 ///
@@ -56,9 +66,16 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         anyhow::bail!("{} coordinators are given, at most {COORDINATORS_MAX} are tried", options.coordinator.len());
     }
     let proxy = ProxySetting::of(options.proxy.as_deref(), &local)?;
-    let mut identity = Identity::new(options.identity.clone());
-    identity.whole().await?;
     let _lock = lock(&options.state)?;
+    let mut identity = Identity::new(options.identity());
+    if identity.folder().is_writable() {
+        identity.folder().finish()?;
+    }
+    identity.whole().await?;
+    let held = identity.credentials()?;
+    if options.coordinator.is_empty() && held.coordinators.is_empty() {
+        return Err(NoCoordinator.into());
+    }
     let boot = BootId::random()?;
     let limits = Limits { bytes_max: local.spool_bytes_max, age_max: local.spool_age_max };
     let spool = Spool::open(options.state.join("spool"), boot, limits, clock::boottime_ms());
@@ -70,7 +87,7 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         offset: recorder.clock().clone(),
         ..Site::new(dialer(&options), Policy::new(local.allow.clone()), trust, live)
     };
-    let kept = Arc::new(Kept::open(&options.state));
+    let kept = Arc::new(Kept::open(&options.state, &held.signers, &held.vantage));
     let pins = match &local.drivers.pin {
         None => {
             let left = pins::left_standing(&options.state)?;
@@ -124,6 +141,9 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         boot,
         recorder: recorder.clone(),
         kept,
+        epoch: Epoch::open(&options.state),
+        disobeyed: Disobeyed::default(),
+        renewal: Renewal::default(),
         tasks: send_tasks,
         reports,
         status: Status::new(recorder.clone()),
@@ -215,6 +235,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
         4
     } else if error.is::<LocalError>()
         || error.is::<IdentityError>()
+        || error.is::<NoCoordinator>()
         || error.is::<NoProxySetting>()
         || error.is::<TrustError>()
     {

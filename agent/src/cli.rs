@@ -7,6 +7,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::by_hand;
 use crate::doctor::Doctor;
+use crate::identity::folder::FOLDER;
 use crate::local::Local;
 use crate::policy::never::openable;
 use crate::uplink::address::Coordinator;
@@ -19,6 +20,9 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
+
+/// The state folder, unless another is named: a container's volume is mounted there.
+pub const STATE: &str = "/var/lib/parallax-agent";
 
 const DOCTOR_HELP: &str = "Exit codes: 0 nothing is wrong (warnings may be), 1 something is, 2 usage.";
 
@@ -51,16 +55,10 @@ pub enum Command {
 #[derive(Debug, Clone, Args)]
 pub struct Run {
     /// The coordinator's gRPC address; several, by commas or by repeating the flag, are tried in
-    /// turn. Its certificate must be for `parallax-coordinator`, signed by the authority in the
-    /// identity folder; so any name or address will do here.
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        env = "PARALLAX_AGENT_COORDINATOR",
-        required = true,
-        value_delimiter = ',',
-        num_args = 1
-    )]
+    /// turn, before those that the identity folder names. Its certificate must be for
+    /// `parallax-coordinator`, signed by the authority in the identity folder; so any name or address
+    /// will do here. [default: what the token or the coordinators said]
+    #[arg(long, value_name = "HOST:PORT", env = "PARALLAX_AGENT_COORDINATOR", value_delimiter = ',', num_args = 1)]
     pub coordinator: Vec<Coordinator>,
 
     /// Reach the coordinator through this HTTP proxy (CONNECT): http://HOST:PORT, or `environment` for
@@ -69,13 +67,14 @@ pub struct Run {
     #[arg(long, value_name = "URL", env = "PARALLAX_AGENT_PROXY", hide_env_values = true)]
     pub proxy: Option<String>,
 
-    /// Folder with ca.pem, certificate.pem and key.pem, made by `parallax vantage issue NAME --out DIR`.
+    /// Folder with ca.pem, certificate.pem and key.pem, made by `join` or by
+    /// `parallax vantage issue NAME --out DIR`. [default: identity in the state folder]
     #[arg(long, value_name = "DIR", env = "PARALLAX_AGENT_IDENTITY")]
-    pub identity: PathBuf,
+    pub identity: Option<PathBuf>,
 
-    /// Folder for unsent observations, the assignment and the journal of pins. Made when missing;
-    /// one agent a folder.
-    #[arg(long, value_name = "DIR", env = "PARALLAX_AGENT_STATE")]
+    /// Folder for unsent observations, the identity, the assignment and the journal of pins. Made when
+    /// missing; one agent a folder.
+    #[arg(long, value_name = "DIR", env = "PARALLAX_AGENT_STATE", default_value = STATE)]
     pub state: PathBuf,
 
     /// The owner's file: what may be contacted, the live resolver, local drivers.
@@ -96,6 +95,14 @@ pub struct Run {
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "FILE")]
     pub lab_map: Option<PathBuf>,
+}
+
+impl Run {
+    /// Where the identity is.
+    #[must_use]
+    pub fn identity(&self) -> PathBuf {
+        self.identity.clone().unwrap_or_else(|| self.state.join(FOLDER))
+    }
 }
 
 /// What the owner of the place allows, by flags: for a container without a file. They add to the file.
@@ -188,10 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn run_needs_its_three_flags_and_a_real_address() {
+    fn run_needs_no_flag_and_no_made_up_address() {
         let parse = |line: &str| Cli::try_parse_from(line.split(' '));
-        assert!(parse("parallax-agent run --coordinator a:8443 --identity i --state s").is_ok());
-        assert!(parse("parallax-agent run --coordinator a:8443 --identity i").is_err());
+        let Command::Run(run) = parse("parallax-agent run --state s").unwrap().command else { panic!("not run") };
+        assert_eq!((run.identity(), run.coordinator.len()), (PathBuf::from("s/identity"), 0));
+        assert!(parse("parallax-agent run").is_ok());
         assert!(parse("parallax-agent run --coordinator [::1]:8443 --identity i --state s").is_ok());
         for bad in ["nothing", "host:", ":8443", "host:0", "host:99999", "2001:db8::1", "2001:db8::1:8443"] {
             let error = parse(&format!("parallax-agent run --coordinator {bad} --identity i --state s")).unwrap_err();

@@ -85,8 +85,9 @@ fn verifier(roots: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, rustls::E
 
 /// Trust in the one certificate among these whose public key has this hash.
 fn authority(sent: &[CertificateDer<'_>], pin: &[u8; 32]) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
-    let hash = |key| ring::digest::digest(&ring::digest::SHA256, key);
-    let pinned = |der: &&CertificateDer<'_>| public_key(der).is_some_and(|key| hash(key).as_ref() == pin);
+    let pinned = |der: &&CertificateDer<'_>| {
+        public_key(der).is_some_and(|key| ring::digest::digest(&ring::digest::SHA256, key).as_ref() == pin)
+    };
     let found = sent.iter().find(pinned).ok_or(CertificateError::UnknownIssuer)?;
     let mut roots = RootCertStore::empty();
     roots.add(found.clone().into_owned())?;
