@@ -17,7 +17,12 @@ use crate::cli::Run;
 use crate::clock;
 use crate::descriptors;
 use crate::dial::Dialer;
+use crate::failure::Failure;
+use crate::identity::folder::Folder;
+use crate::join::joining::Joining;
+use crate::join::token;
 use crate::local::{Local, LocalError, PinDriver};
+use crate::offset::ClockOffset;
 use crate::pins::{self, Pins};
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
@@ -27,6 +32,7 @@ use crate::rounds::Rounds;
 use crate::schedule::{Kind, Timeline};
 use crate::site::Site;
 use crate::spool::{BootId, Limits, Spool};
+use crate::standing;
 use crate::tasks::{self, Tasks};
 use crate::tls::{Trust, TrustError};
 use crate::uplink::address::COORDINATORS_MAX;
@@ -66,10 +72,17 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         anyhow::bail!("{} coordinators are given, at most {COORDINATORS_MAX} are tried", options.coordinator.len());
     }
     let proxy = ProxySetting::of(options.proxy.as_deref(), &local)?;
-    let _lock = lock(&options.state)?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let _lock = patient_lock(&options.state).await?;
     let mut identity = Identity::new(options.identity());
     if identity.folder().is_writable() {
         identity.folder().finish()?;
+    }
+    tokio::select! {
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+        joined = Box::pin(join(&options, identity.folder(), proxy.clone())) => joined?,
     }
     identity.whole().await?;
     let held = identity.credentials()?;
@@ -132,6 +145,9 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     if let Some(pins) = pins {
         loops.spawn(async move { pins.keep().await });
     }
+    let status = Status::new(recorder.clone());
+    let (showing, state) = (status.clone(), options.state.clone());
+    loops.spawn(async move { standing::keep(&state, showing).await });
     // The loop of tasks must outlive the uplink: when both end, the uplink's reason is the one to tell.
     let _tasks_stay_open = send_tasks.clone();
     let uplink = Uplink {
@@ -146,15 +162,13 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         renewal: Renewal::default(),
         tasks: send_tasks,
         reports,
-        status: Status::new(recorder.clone()),
+        status: status.clone(),
         expiry: Expiry::default(),
         cut: Cut::default(),
         timing: Timing::default(),
     };
     let mut uplink = tokio::spawn(uplink.run(stopping));
 
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let outcome = tokio::select! {
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
@@ -184,6 +198,24 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     outcome
 }
 
+/// Joins with the token of the environment where nobody has joined yet: a container is given one and never
+/// anything else. One that is still there after that is not looked at.
+async fn join(options: &Run, folder: &Folder, proxy: ProxySetting) -> anyhow::Result<()> {
+    if folder.is_joined() {
+        if token::is_in_environment() {
+            tracing::info!("this agent has joined already; the token in its environment is not used");
+        }
+        return Ok(());
+    }
+    let Some(token) = token::of_environment()? else { return Ok(()) };
+    let connector = Connector::new(proxy, Known::open(&options.state), ClockOffset::default());
+    let coordinators = options.coordinator.clone();
+    let mut joining = Joining { token, folder: folder.clone(), coordinators, connector, timing: Timing::default() };
+    let joined = joining.patiently().await?;
+    tracing::info!(coordinator = %joined.coordinator, clock_offset_ms = joined.enrolled.clock_offset_ms, "joined as {}", joined.enrolled.vantage);
+    Ok(())
+}
+
 fn dialer(options: &Run) -> Dialer {
     #[cfg(feature = "lab")]
     if let Some(file) = &options.lab_map {
@@ -192,6 +224,20 @@ fn dialer(options: &Run) -> Dialer {
     }
     let _ = options;
     Dialer::direct()
+}
+
+/// How often the lock is tried: `status` holds it for a moment.
+const LOCK_TRIES: u32 = 5;
+const LOCK_AGAIN: Duration = Duration::from_millis(100);
+
+async fn patient_lock(state: &Path) -> anyhow::Result<Option<File>> {
+    for _ in 1..LOCK_TRIES {
+        if let Ok(held) = lock(state) {
+            return Ok(held);
+        }
+        tokio::time::sleep(LOCK_AGAIN).await;
+    }
+    lock(state)
 }
 
 /// Two agents on one folder would mix their spools. A disk that takes no lock ends nothing: `None`.
@@ -231,7 +277,9 @@ fn is_disks(error: &std::io::Error) -> bool {
 /// The process's exit code for an error: 2 configuration, 4 identity refused, else 1.
 #[must_use]
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<IdentityRefused>() {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        failure.exit.code()
+    } else if error.is::<IdentityRefused>() {
         4
     } else if error.is::<LocalError>()
         || error.is::<IdentityError>()

@@ -8,8 +8,11 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::by_hand;
 use crate::doctor::Doctor;
 use crate::identity::folder::FOLDER;
+use crate::join::Join;
+use crate::leave::Leave;
 use crate::local::Local;
 use crate::policy::never::openable;
+use crate::standing::Standing;
 use crate::uplink::address::Coordinator;
 
 /// The agent of Parallax: measures from where the clients are, and sends what it saw to the coordinator.
@@ -26,9 +29,11 @@ pub const STATE: &str = "/var/lib/parallax-agent";
 
 const DOCTOR_HELP: &str = "Exit codes: 0 nothing is wrong (warnings may be), 1 something is, 2 usage.";
 
+const JOIN_HELP: &str = "Exit codes: 0 joined, or had joined before, 1 failed, 2 usage, configuration or a damaged token, 4 refused by the coordinator, 5 no coordinator answered.";
+
 const PROBE_HELP: &str = "Exit codes: 0 the name can be used from here, 1 failed, 2 usage or configuration, 5 this machine has no way out, 6 the name cannot be used from here.";
 
-const AFTER_HELP: &str = "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage or configuration, 4 identity refused by the coordinator.";
+const AFTER_HELP: &str = "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage or configuration, 4 identity or token refused by the coordinator.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -37,7 +42,8 @@ pub enum Command {
     ///
     /// The coordinator says what to measure; the owner's file says what may be contacted at all.
     /// Without a connection the agent goes on measuring by the last assignment and keeps what it
-    /// saw on disk until the coordinator has acknowledged it.
+    /// saw on disk until the coordinator has acknowledged it. Without an identity it joins with the token
+    /// in PARALLAX_TOKEN, in the file of PARALLAX_TOKEN_FILE or in the credential `token`.
     #[command(after_help = AFTER_HELP)]
     Run(Run),
     /// Ask resolvers for a name and try every address, now and from here; needs no coordinator.
@@ -45,6 +51,16 @@ pub enum Command {
     /// Says whether an endpoint is alive and does not resolve, or whether there is no path to it.
     #[command(after_help = PROBE_HELP)]
     Probe(by_hand::Probe),
+    /// Get this machine an identity for a token, look whether it can work, and start it.
+    ///
+    /// The key is made here and never leaves this machine; the coordinator proves itself by the
+    /// fingerprint in the token. An agent that has joined ignores further tokens.
+    #[command(after_help = JOIN_HELP)]
+    Join(Join),
+    /// How things stand: identity, certificate, link, buffer, assignment. May run beside a running agent.
+    Status(Standing),
+    /// Forget the identity of this machine; a new one takes a token.
+    Leave(Leave),
     /// Look at everything that would keep the agent from its work here: clock, DNS, way out, IPv6,
     /// coordinator, identity, disk. Changes nothing and may run beside a running agent.
     #[command(after_help = DOCTOR_HELP)]

@@ -12,6 +12,8 @@
 //! * [`tasks`] is urgent work the coordinator asks for; [`pins`] the remedies held at this place,
 //!   journalled, re-asserted and removed at their expiry; [`proofs`] is what may be pinned at all.
 //! * [`by_hand`] is the same measuring without a coordinator, for people; [`doctor`] looks at the machine.
+//! * [`join`] makes the [`identity`] from a token, [`leave`] forgets it, [`standing`] says how things stand; [`failure`] is what people
+//!   read when a command fails.
 //! * [`descriptors`] says how much may be in flight. [`clock`] is the only reader of clocks, [`entropy`] the only source of randomness.
 //! * [`offset`] is how far our clock is from the coordinator's, [`dates`] suspects it when certificates fail everywhere;
 //!   [`certificate`] and [`date`] read what they rest on.
@@ -33,7 +35,10 @@ pub mod descriptors;
 pub mod dial;
 pub mod doctor;
 pub mod entropy;
+pub mod failure;
 pub mod identity;
+pub mod join;
+pub mod leave;
 pub mod local;
 pub mod measured;
 #[cfg(test)]
@@ -49,6 +54,7 @@ pub mod rounds;
 pub mod schedule;
 pub mod site;
 pub mod spool;
+pub mod standing;
 pub mod tasks;
 pub mod tls;
 pub mod uplink;

@@ -1,5 +1,6 @@
 //! The agent's process: flags in, exit code out.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +9,9 @@ use parallax_agent::agent::{exit_code, run};
 use parallax_agent::by_hand::{self, json, table, told};
 use parallax_agent::cli::{Cli, Command};
 use parallax_agent::doctor::{self, Doctor, Grade};
+use parallax_agent::failure::Failure;
+use parallax_agent::join::{self, Join};
+use parallax_agent::{leave, standing};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Longest wait for system calls in progress when everything else has ended.
@@ -19,7 +23,9 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     let level = match &command {
         Command::Run(options) => LevelFilter::from(options.log),
-        Command::Probe(_) | Command::Doctor(_) => LevelFilter::ERROR,
+        Command::Probe(_) | Command::Doctor(_) | Command::Join(_) | Command::Status(_) | Command::Leave(_) => {
+            LevelFilter::ERROR
+        }
     };
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(level).init();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -33,9 +39,25 @@ fn main() -> ExitCode {
         Command::Run(options) => match runtime.block_on(run(options)) {
             Ok(()) => 0,
             Err(error) => {
-                tracing::error!("{error:#}");
+                match error.downcast_ref::<Failure>() {
+                    Some(failure) => tracing::error!(reason = failure.word, "{failure:#}"),
+                    None => tracing::error!("{error:#}"),
+                }
                 exit_code(&error)
             }
+        },
+        Command::Join(options) => joined(&runtime, &options),
+        Command::Status(options) => {
+            let document = standing::document(&options);
+            print(&if options.json { format!("{document:#}\n") } else { standing::text(&document) });
+            0
+        }
+        Command::Leave(options) => match leave::run(&options) {
+            Ok(told) => {
+                print(&told);
+                0
+            }
+            Err(failure) => told_failure(&failure),
         },
         Command::Probe(options) => probe(&runtime, &options),
         Command::Doctor(options) => examine(&runtime, &options),
@@ -62,6 +84,26 @@ fn probe(runtime: &tokio::runtime::Runtime, options: &by_hand::Probe) -> u8 {
     }
 }
 
+fn joined(runtime: &tokio::runtime::Runtime, options: &Join) -> u8 {
+    match runtime.block_on(join::run(options)) {
+        Ok(done) => {
+            print(&if options.json { format!("{:#}\n", join::document(&done)) } else { join::text(&done) });
+            0
+        }
+        Err(failure) => {
+            if options.json {
+                print(&format!("{:#}\n", join::failed(&failure)));
+            }
+            told_failure(&failure)
+        }
+    }
+}
+
+fn told_failure(failure: &Failure) -> u8 {
+    let _ = writeln!(std::io::stderr(), "{failure}");
+    failure.exit.code()
+}
+
 fn examine(runtime: &tokio::runtime::Runtime, options: &Doctor) -> u8 {
     let checks = runtime.block_on(doctor::examine(options));
     print(&if options.json { format!("{:#}\n", doctor::document(&checks)) } else { doctor::text(&checks) });
@@ -73,5 +115,5 @@ fn examine(runtime: &tokio::runtime::Runtime, options: &Doctor) -> u8 {
 
 /// A reader that went away (a pager, head) is no failure of the measurement.
 fn print(text: &str) {
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }

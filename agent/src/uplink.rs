@@ -43,11 +43,14 @@ pub mod clones;
 pub mod connector;
 pub mod credentials;
 pub mod dialling;
+pub mod enrolment;
 pub mod expiry;
 pub mod flight;
+pub mod glance;
 pub mod heartbeat;
 pub mod identity;
 pub mod known;
+pub mod late;
 pub mod lookup;
 pub mod orders;
 pub mod proxy;
@@ -111,7 +114,7 @@ pub struct Uplink {
 /// The coordinator does not accept this identity. Trying again would not help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the coordinator refused this agent's identity: {0}; issue a new one with `parallax vantage issue NAME --out DIR` and give it with --identity"
+    "the coordinator refused this agent's identity: {0}; join anew with a token of `parallax token create NAME` after `parallax-agent leave`"
 )]
 pub struct IdentityRefused(pub String);
 
@@ -145,7 +148,7 @@ impl Uplink {
             if lost.replaced && clones.replaced() {
                 lost.pace = Pace::Slow;
                 lost.word = "identity_cloned";
-                lost.why = "another machine uses this identity: each takes the other's place in turns; stop one of them and issue it an identity of its own with `parallax vantage issue NAME --out DIR`".to_owned();
+                lost.why = "another machine uses this identity: each takes the other's place in turns; stop one of them and let it join as a vantage of its own (`parallax-agent leave`, `parallax token create NAME`)".to_owned();
             }
             self.status.lost(lost.word);
             let wait = tries.after(&lost, coordinators.len());

@@ -10,11 +10,12 @@ use clap::Args;
 use futures_util::future::join_all;
 
 use crate::dial::Dialer;
+use crate::identity::folder::FOLDER;
 use crate::local::Local;
 use crate::policy::Policy;
 use crate::probe::live::LiveServers;
 use crate::site::Site;
-use crate::tls::Trust;
+use crate::tls::{Trust, TrustError};
 use crate::uplink::address::Coordinator;
 
 mod link;
@@ -31,7 +32,7 @@ pub struct Doctor {
     #[arg(long, value_name = "HOST:PORT", env = "PARALLAX_AGENT_COORDINATOR", value_delimiter = ',')]
     pub coordinator: Vec<Coordinator>,
 
-    /// Folder of the identity, as for `run`.
+    /// Folder of the identity, as for `run`. [default: identity in the state folder]
     #[arg(long, value_name = "DIR", env = "PARALLAX_AGENT_IDENTITY")]
     pub identity: Option<PathBuf>,
 
@@ -92,15 +93,15 @@ pub struct Check {
 }
 
 impl Check {
-    fn ok(what: &'static str, found: impl Into<String>) -> Self {
+    pub(crate) fn ok(what: &'static str, found: impl Into<String>) -> Self {
         Self { what, grade: Grade::Ok, found: found.into(), fix: String::new() }
     }
 
-    fn warn(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(crate) fn warn(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { what, grade: Grade::Warn, found: found.into(), fix: fix.into() }
     }
 
-    fn fail(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(crate) fn fail(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { what, grade: Grade::Fail, found: found.into(), fix: fix.into() }
     }
 }
@@ -124,29 +125,48 @@ pub async fn examine(options: &Doctor) -> Vec<Check> {
     };
     checks.push(machine::descriptors());
     checks.extend(options.state.as_deref().map(machine::disk));
-    let trust = match Trust::load(local.tls_roots.as_deref()) {
-        Ok(trust) => trust,
+    let site = match site(&local, dialer(options)) {
+        Ok(site) => site,
         Err(error) => {
             checks.push(Check::fail("roots", error.to_string(), "install ca-certificates, or correct tls_roots"));
             return checks;
         }
     };
-    let live = LiveServers::new(local.live_resolver.clone());
-    let site = Site::new(dialer(options), Policy::new(local.allow.clone()), trust, live);
     let (resolvers, way_out, (captive, clock)) =
         tokio::join!(network::dns(&site), network::way_out(&site), network::captive_and_clock(&site));
     checks.extend([resolvers]);
     checks.extend(way_out);
     checks.extend([captive, clock]);
-    if let Some(folder) = &options.identity {
-        let (identity, credentials) = link::identity(folder);
+    let folder = options.identity.clone().or_else(|| Some(options.state.as_ref()?.join(FOLDER)));
+    if let Some(folder) = folder {
+        let (identity, credentials) = link::identity(&folder);
+        let joined = credentials.is_some();
+        checks.extend(link::token(joined));
         checks.push(identity);
         if let Some(credentials) = credentials {
-            let tried = options.coordinator.iter().map(|one| link::coordinator(options, &local, one, &credentials));
+            checks.push(link::signers(&credentials));
+            let mut all = options.coordinator.clone();
+            all.extend(credentials.coordinators.iter().filter(|one| !options.coordinator.contains(one)).cloned());
+            let tried = all.iter().map(|one| link::coordinator(options, &local, one, &credentials));
             checks.extend(join_all(tried).await);
         }
     }
     checks
+}
+
+/// What is measured with here.
+///
+/// # Errors
+/// When the roots of the owner's file cannot be used.
+pub(crate) fn site(local: &Local, dialer: Dialer) -> Result<Site, TrustError> {
+    let live = LiveServers::new(local.live_resolver.clone());
+    Ok(Site::new(dialer, Policy::new(local.allow.clone()), Trust::load(local.tls_roots.as_deref())?, live))
+}
+
+/// The resolver and the way out, over each family.
+pub(crate) async fn surroundings(site: &Site) -> Vec<Check> {
+    let (resolvers, way_out) = tokio::join!(network::dns(site), network::way_out(site));
+    std::iter::once(resolvers).chain(way_out).collect()
 }
 
 fn dialer(options: &Doctor) -> Dialer {

@@ -85,10 +85,11 @@ impl Folder {
         &self.path
     }
 
-    /// Whether somebody joined: there is a certificate and a key, fitting or not.
+    /// Whether somebody joined here: there is a certificate or a key in force, whole or not. A folder that
+    /// is just being replaced by hand is no reason to join anew.
     #[must_use]
     pub fn is_joined(&self) -> bool {
-        self.path.join(CERTIFICATE).exists() && self.path.join(KEY).exists()
+        self.path.join(CERTIFICATE).exists() || self.path.join(KEY).exists()
     }
 
     /// Whether its files can be replaced by this user.

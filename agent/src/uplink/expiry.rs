@@ -31,12 +31,12 @@ impl Expiry {
                 reason = "certificate_ends",
                 left_s,
                 %ends,
-                "this agent's certificate ends soon; put a new one in its place in the identity folder (`parallax vantage issue NAME --out DIR`), it is used without a restart"
+                "this agent's certificate ends soon and was not renewed; see why in the lines before (by hand: put a new one in its place in the identity folder, it is used without a restart)"
             ),
             Some(Word::Ended) => tracing::error!(
                 reason = "certificate_ended",
                 %ends,
-                "this agent's certificate has ended by this machine's clock; check the clock, else put a new one in its place in the identity folder (`parallax vantage issue NAME --out DIR`)"
+                "this agent's certificate has ended by this machine's clock; check the clock; for 90 days it is renewed with the first connection, afterwards join anew with a token of `parallax token create NAME`"
             ),
         }
     }

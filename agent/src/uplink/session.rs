@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parallax_proto::MESSAGE_BYTES_MAX;
+use parallax_proto::{MESSAGE_BYTES_MAX, PROTOCOL_MIN};
 use parallax_proto::v1::probe_client::ProbeClient;
 use parallax_proto::v1::{self, agent_message};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 
 use super::address::Coordinator;
 use super::backoff::Pace;
@@ -18,13 +18,14 @@ use super::connector::Connection;
 use super::identity::Credentials;
 use super::reply::{self, Meaning, meaning};
 use super::stream::{SENDING_MAX, Stream, message};
+use super::timing::Timing;
 use super::trouble::Trouble;
 use super::watched::Once;
 use super::{Uplink, chain};
 use crate::clock;
 
 /// Protocol version we speak.
-const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 1;
 
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,10 +103,14 @@ impl From<Trouble> for Lost {
 impl Uplink {
     /// Runs one session. The caller rewinds the spool afterwards.
     pub(super) async fn session(&mut self, to: &Coordinator, shutdown: watch::Receiver<bool>) -> Ended {
-        let credentials = match self.identity.credentials() {
+        let mut credentials = match self.identity.credentials() {
             Ok(credentials) => credentials,
             Err(error) => return Ended::Lost(Trouble::Identity(error).into()),
         };
+        match self.renew_late(to, &credentials).await {
+            Ok(()) => credentials = self.identity.credentials().unwrap_or(credentials),
+            Err(ended) => return ended,
+        }
         self.look_at(&credentials);
         let connection = match self.connector.connect(to, &credentials, &self.timing).await {
             Ok(connection) => connection,
@@ -138,13 +143,7 @@ impl Uplink {
         shutdown: watch::Receiver<bool>,
     ) -> Ended {
         let (address, not_yet) = (connection.address, |lost| Ended::Lost(Lost { connected: false, ..lost }));
-        // The scheme is http because TLS is ours, beneath; the name only fills the authority.
-        let channel = Endpoint::from_static("http://parallax-coordinator")
-            .http2_keep_alive_interval(self.timing.keepalive_every)
-            .keep_alive_timeout(self.timing.keepalive_wait)
-            .keep_alive_while_idle(true)
-            .connect_with_connector(Once::new(connection.stream))
-            .await;
+        let channel = http2(connection, &self.timing).await;
         let channel = match channel {
             Ok(channel) => channel,
             Err(error) => return not_yet(Lost::ended("http2_failed", chain(&error))),
@@ -158,8 +157,8 @@ impl Uplink {
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             boot_id: self.boot.to_string(),
             assignment_version: self.kept.version(),
-            epoch: 0,
-            protocol_min: PROTOCOL,
+            epoch: self.epoch.highest(),
+            protocol_min: PROTOCOL_MIN,
         };
         // The channel is empty and both its ends are here.
         let _ = send.try_send(message(agent_message::Message::Hello(hello)));
@@ -195,6 +194,17 @@ impl Uplink {
             Err(Broken::Lost(lost)) => Ended::Lost(Lost { held, ..lost }),
         }
     }
+}
+
+/// HTTP/2 over a connection on which the coordinator proved itself.
+pub(super) async fn http2(connection: Connection, timing: &Timing) -> Result<Channel, tonic::transport::Error> {
+    // The scheme is http because TLS is ours, beneath; the name only fills the authority.
+    Endpoint::from_static("http://parallax-coordinator")
+        .http2_keep_alive_interval(timing.keepalive_every)
+        .keep_alive_timeout(timing.keepalive_wait)
+        .keep_alive_while_idle(true)
+        .connect_with_connector(Once::new(connection.stream))
+        .await
 }
 
 fn refused_or_lost(status: &Status, held: Duration, connected: bool) -> Ended {

@@ -8,10 +8,12 @@ use tonic::Status;
 use super::*;
 use crate::probe::testing::Authority;
 
+mod command;
 mod cut;
 mod flow;
 mod lanes;
 mod life;
+mod renewal;
 mod rig;
 mod store;
 mod way;

@@ -64,7 +64,7 @@ pub enum Trouble {
     },
     /// The certificate shown is of an authority that is called as ours, and is another.
     #[error(
-        "the certificate presented by {coordinator} is issued by another authority of the name '{issuer}' ({why}): another coordinator than this identity is for, or its authority was made anew; issue an identity there with `parallax vantage issue NAME --out DIR`"
+        "the certificate presented by {coordinator} is issued by another authority of the name '{issuer}' ({why}): another coordinator than this identity is for, or its authority was made anew; join there with a token of `parallax token create NAME`"
     )]
     OtherAuthority {
         /// Whom it was tried for.
@@ -94,7 +94,7 @@ pub enum Trouble {
     },
     /// The coordinator's TLS does not take our certificate.
     #[error(
-        "the coordinator's TLS does not accept this agent's certificate (alert {alert}; it holds {held}, this machine's clock says {}{}): revoked, expired or of another authority, or one of the two clocks is wrong; check the clocks, else issue a new one with `parallax vantage issue NAME --out DIR`",
+        "the coordinator's TLS does not accept this agent's certificate (alert {alert}; it holds {held}, this machine's clock says {}{}): revoked, expired or of another authority, or one of the two clocks is wrong; check the clocks, else join anew with a token of `parallax token create NAME`",
         date::text(*now_s), listed(doubt)
     )]
     CertificateRefused {
