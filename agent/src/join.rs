@@ -147,7 +147,9 @@ fn clock(joined: &Joined) -> Check {
     let off_ms = joined.enrolled.clock_offset_ms;
     let found = format!("{} ms off", off_ms.unsigned_abs());
     match off_ms.abs() > SKEW_MS_MAX {
-        true => Check::warn("clock", found, "set the clock: install and start a time service (systemd-timesyncd, chrony)"),
+        true => {
+            Check::warn("clock", found, "set the clock: install and start a time service (systemd-timesyncd, chrony)")
+        }
         false => Check::ok("clock", found),
     }
 }
@@ -225,3 +227,6 @@ pub fn failed(failure: &Failure) -> serde_json::Value {
         },
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,7 +78,14 @@ pub async fn keep(state: &Path, status: Status) {
 
 /// What of it is worth a write when it changes: not what only counts on.
 fn settled(snapshot: &Snapshot) -> Snapshot {
-    Snapshot { connected_s: None, last_ack_age_s: None, clock_offset_ms: None, unsent: false, lost: 0, ..snapshot.clone() }
+    Snapshot {
+        connected_s: None,
+        last_ack_age_s: None,
+        clock_offset_ms: None,
+        unsent: false,
+        lost: 0,
+        ..snapshot.clone()
+    }
 }
 
 /// How things stand. Fields are only ever added; `schema` rises when that is broken.
@@ -166,7 +173,11 @@ pub fn text(document: &Value) -> String {
         false => writeln!(
             out,
             "assignment  version {}: {} names, {} resolvers, {} machines, {} controls",
-            assignment["version"], assignment["canaries"], assignment["resolvers"], assignment["nodes"], assignment["controls"]
+            assignment["version"],
+            assignment["canaries"],
+            assignment["resolvers"],
+            assignment["nodes"],
+            assignment["controls"]
         ),
     };
     out

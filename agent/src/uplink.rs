@@ -295,4 +295,4 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

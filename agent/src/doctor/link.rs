@@ -22,15 +22,20 @@ pub(super) fn identity(folder: &Path) -> (Check, Option<Arc<Credentials>>) {
     let credentials = match Identity::new(folder.to_owned()).credentials() {
         Ok(credentials) => credentials,
         Err(error) => {
-            let fix = "join with a token: parallax token create NAME on the coordinator, parallax-agent join TOKEN here";
+            let fix =
+                "join with a token: parallax token create NAME on the coordinator, parallax-agent join TOKEN here";
             return (Check::fail("identity", error.to_string(), fix), None);
         }
     };
     let now_s = i64::try_from(clock::unix_ms() / 1000).unwrap_or(i64::MAX);
     let left_s = credentials.validity.not_after_s.saturating_sub(now_s);
     let life_s = credentials.validity.not_after_s.saturating_sub(credentials.validity.not_before_s);
-    let found =
-        format!("{}: the certificate holds {} ({} days left)", credentials.vantage, credentials.validity, left_s / DAY_S);
+    let found = format!(
+        "{}: the certificate holds {} ({} days left)",
+        credentials.vantage,
+        credentials.validity,
+        left_s / DAY_S
+    );
     let check = if !credentials.validity.holds(now_s) {
         Check::fail(
             "identity",
@@ -38,7 +43,11 @@ pub(super) fn identity(folder: &Path) -> (Check, Option<Arc<Credentials>>) {
             "set this machine's clock if it is wrong; else start the agent: within 90 days it renews itself with the first connection",
         )
     } else if left_s < life_s / 5 {
-        Check::warn("identity", found, "it should have been renewed by now: see the agent's log for certificate_not_renewed or identity_read_only")
+        Check::warn(
+            "identity",
+            found,
+            "it should have been renewed by now: see the agent's log for certificate_not_renewed or identity_read_only",
+        )
     } else {
         Check::ok("identity", found)
     };

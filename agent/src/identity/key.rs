@@ -169,7 +169,9 @@ mod tests {
     #[test]
     fn rubbish_is_no_key() {
         let whole = Key::generate().unwrap().to_pem();
-        for text in ["", "rubbish", &whole[..whole.len() / 2], &pem("PRIVATE KEY", &[0x30, 0]), &pem("CERTIFICATE", &[])] {
+        for text in
+            ["", "rubbish", &whole[..whole.len() / 2], &pem("PRIVATE KEY", &[0x30, 0]), &pem("CERTIFICATE", &[])]
+        {
             assert_eq!(Key::from_pem(text.as_bytes()).unwrap_err(), NotOurKind);
         }
     }

@@ -48,9 +48,9 @@ mod tests {
         let request = Key::generate().unwrap().request().unwrap();
         let roots = [CertificateDer::from(ours.der())];
         let good = ours.certify(&request, "branch-kazan", 60);
-        assert_eq!(vouched(&[good.clone()], &roots, "branch-kazan"), Ok(()));
-        assert_eq!(vouched(&[good.clone()], &roots, ""), Ok(()));
-        assert!(vouched(&[good.clone()], &roots, "branch-ufa").unwrap_err().contains("branch-kazan"));
+        assert_eq!(vouched(std::slice::from_ref(&good), &roots, "branch-kazan"), Ok(()));
+        assert_eq!(vouched(std::slice::from_ref(&good), &roots, ""), Ok(()));
+        assert!(vouched(std::slice::from_ref(&good), &roots, "branch-ufa").unwrap_err().contains("branch-kazan"));
         assert!(vouched(&[other.certify(&request, "branch-kazan", 60)], &roots, "branch-kazan").is_err());
         assert!(vouched(&[ours.certify(&request, "branch-kazan", -60)], &roots, "branch-kazan").is_err());
         assert!(vouched(&[good], &[], "branch-kazan").is_err());

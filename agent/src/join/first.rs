@@ -60,7 +60,10 @@ pub async fn look(
         None => Vec::new(),
     };
     let why_not = match seen.is_empty() {
-        true => "the coordinator has given this vantage no name to watch yet; see vantages: and canaries: in parallax.yaml".to_owned(),
+        true => {
+            "the coordinator has given this vantage no name to watch yet; see vantages: and canaries: in parallax.yaml"
+                .to_owned()
+        }
         false => String::new(),
     };
     First { seen, why_not, took: clock::since(begun) }

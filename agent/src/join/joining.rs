@@ -136,10 +136,9 @@ fn pace(not: &NotEnrolled) -> Pace {
     match not {
         NotEnrolled::Trouble(trouble) => trouble.pace(),
         NotEnrolled::Later { pace, .. } => *pace,
-        NotEnrolled::Refused { .. }
-        | NotEnrolled::Clock { .. }
-        | NotEnrolled::NotOffered
-        | NotEnrolled::Answer(_) => Pace::Slow,
+        NotEnrolled::Refused { .. } | NotEnrolled::Clock { .. } | NotEnrolled::NotOffered | NotEnrolled::Answer(_) => {
+            Pace::Slow
+        }
     }
 }
 

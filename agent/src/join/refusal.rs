@@ -70,7 +70,9 @@ fn refusal(word: &str, why: &str, vantage: &str, again: String) -> Failure {
             "E0415",
             "vantage_revoked",
             "the coordinator has revoked this vantage",
-            format!("if it shall measure again, run on the coordinator  parallax vantage replace {vantage}   and join with the token it prints"),
+            format!(
+                "if it shall measure again, run on the coordinator  parallax vantage replace {vantage}   and join with the token it prints"
+            ),
         ),
         "vantage_unknown" => (
             "E0416",

@@ -75,7 +75,8 @@ fn of_users(users: &str) -> Option<Owner> {
 
 /// Enables and starts the service where systemd is and we may; else says how to start the agent.
 pub async fn start() -> Check {
-    let by_hand = "start the agent: parallax-agent run, under whatever starts services here (in a container it is the command)";
+    let by_hand =
+        "start the agent: parallax-agent run, under whatever starts services here (in a container it is the command)";
     if !Path::new(SYSTEMD).exists() {
         return Check::warn("service", "no systemd here, nothing was started", by_hand);
     }

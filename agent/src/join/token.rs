@@ -45,7 +45,8 @@ impl Token {
     pub fn read(text: &str) -> Result<Self, TokenError> {
         let wire = parse(text)?;
         let authority_sha256 = wire.authority_sha256.as_slice().try_into();
-        let authority_sha256 = authority_sha256.map_err(|_| TokenError::Senseless("its fingerprint has not 32 bytes"))?;
+        let authority_sha256 =
+            authority_sha256.map_err(|_| TokenError::Senseless("its fingerprint has not 32 bytes"))?;
         let coordinators: Result<Vec<Coordinator>, _> = wire.coordinators.iter().map(|one| one.parse()).collect();
         let coordinators = coordinators.map_err(|_| TokenError::Senseless("a coordinator in it is not HOST:PORT"))?;
         Ok(Self { wire, authority_sha256, coordinators })
@@ -113,7 +114,7 @@ fn source(variable: impl Fn(&str) -> Option<OsString>) -> Option<Source> {
     let file = || set(FILE_VARIABLE).map(|file| Source::File(file.into(), FILE_VARIABLE));
     let credential = || {
         let file = PathBuf::from(set(CREDENTIALS_VARIABLE)?).join(CREDENTIAL);
-        file.exists().then(|| Source::File(file, CREDENTIALS_VARIABLE))
+        if file.exists() { Some(Source::File(file, CREDENTIALS_VARIABLE)) } else { None }
     };
     text.or_else(file).or_else(credential)
 }
@@ -185,7 +186,8 @@ pub(crate) mod tests {
             (vec![(CREDENTIALS_VARIABLE, directory.clone()), (FILE_VARIABLE, file.clone())], Some(FILE_VARIABLE)),
             (vec![(FILE_VARIABLE, file), (VARIABLE, text)], Some(VARIABLE)),
         ] {
-            let found = source(|name| set.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.clone()));
+            let found =
+                source(|name| set.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.clone()));
             let place = found.as_ref().map(|found| match found {
                 Source::Text(_, place) | Source::File(_, place) => *place,
             });

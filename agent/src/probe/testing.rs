@@ -169,7 +169,9 @@ impl Authority {
 }
 
 fn params(name: &str) -> CertificateParams {
-    CertificateParams::new([name.to_owned()]).unwrap()
+    let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    params
 }
 
 /// Finishes TLS handshakes and holds the streams open.

@@ -116,12 +116,17 @@ pub async fn ask(
     timing: &Timing,
 ) -> Result<Enrolled, NotEnrolled> {
     let connection = connector.connect(to, with, timing).await.map_err(NotEnrolled::Trouble)?;
-    let request = key.request()?;
+    let (request, verdict) = (key.request()?, connection.verdict.clone());
     let asked = tokio::time::timeout(ANSWER_MAX, Box::pin(call(connection, by, request, timing)));
-    let (reply, clock_offset_ms) = asked.await.unwrap_or_else(|_| {
+    let asked = asked.await.unwrap_or_else(|_| {
         let why = format!("no answer within {} s", ANSWER_MAX.as_secs());
         Err(NotEnrolled::Later { pace: Pace::Usual, why })
-    })?;
+    });
+    let (reply, clock_offset_ms) = match asked {
+        // Whoever demands a certificate first does not give one: it is of before there was enrolment.
+        Err(NotEnrolled::Later { .. }) if verdict.take().is_some() => return Err(NotEnrolled::NotOffered),
+        asked => asked?,
+    };
     let identity = reply.identity.ok_or_else(|| NotEnrolled::Answer("the answer holds no identity".to_owned()))?;
     let trusted = Trusted::try_from(&identity.trust.unwrap_or_default())?;
     let roots: &[CertificateDer<'static>] = match trusted.authorities.is_empty() {

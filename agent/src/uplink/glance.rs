@@ -34,48 +34,53 @@ pub async fn glance(
     timing: &Timing,
 ) -> Result<(), String> {
     let connection = connector.connect(to, held, timing).await.map_err(|trouble| trouble.to_string())?;
-    let asked = tokio::time::timeout(ASSIGNMENT_MAX, Box::pin(async {
-        let channel = http2(connection, timing).await.map_err(|error| chain(&error))?;
-        let mut client = ProbeClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let (send, outgoing) = tokio::sync::mpsc::channel(1);
-        let boot_id = BootId::random().map_err(|error| error.to_string())?.to_string();
-        let hello = v1::Hello {
-            protocol: PROTOCOL,
-            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-            boot_id,
-            assignment_version: 0,
-            epoch: 0,
-            protocol_min: PROTOCOL_MIN,
-        };
-        // The channel is empty and both its ends are here.
-        let _ = send.try_send(message(agent_message::Message::Hello(hello)));
-        let mut incoming = client.session(ReceiverStream::new(outgoing)).await.map_err(|status| chain(&status))?.into_inner();
-        while let Some(received) = incoming.message().await.map_err(|status| chain(&status))? {
-            let taken = match received.message {
-                Some(Message::Assignment(wire)) if held.signers.is_empty() => {
-                    kept.take(&wire, 0, Message::Assignment(wire.clone()))
-                }
-                Some(Message::Signed(signed)) => {
-                    let order = signers::open(&signed, &held.signers, &held.vantage).map_err(|why| why.to_string())?;
-                    let Some(order::Order::Assignment(wire)) = order.order else { continue };
-                    kept.take(&wire, order.epoch, Message::Signed(signed))
-                }
-                Some(
-                    Message::Assignment(_)
-                    | Message::Ack(_)
-                    | Message::Refusal(_)
-                    | Message::Task(_)
-                    | Message::Pong(_)
-                    | Message::Renewed(_)
-                    | Message::Trust(_),
-                )
-                | None => continue,
+    let asked = tokio::time::timeout(
+        ASSIGNMENT_MAX,
+        Box::pin(async {
+            let channel = http2(connection, timing).await.map_err(|error| chain(&error))?;
+            let mut client = ProbeClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+            let (send, outgoing) = tokio::sync::mpsc::channel(1);
+            let boot_id = BootId::random().map_err(|error| error.to_string())?.to_string();
+            let hello = v1::Hello {
+                protocol: PROTOCOL,
+                agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+                boot_id,
+                assignment_version: 0,
+                epoch: 0,
+                protocol_min: PROTOCOL_MIN,
             };
-            taken.map_err(|error| error.to_string())?;
-            drop(send);
-            return Ok(());
-        }
-        Err("the coordinator closed the stream without an assignment".to_owned())
-    }));
+            // The channel is empty and both its ends are here.
+            let _ = send.try_send(message(agent_message::Message::Hello(hello)));
+            let mut incoming =
+                client.session(ReceiverStream::new(outgoing)).await.map_err(|status| chain(&status))?.into_inner();
+            while let Some(received) = incoming.message().await.map_err(|status| chain(&status))? {
+                let taken = match received.message {
+                    Some(Message::Assignment(wire)) if held.signers.is_empty() => {
+                        kept.take(&wire, 0, Message::Assignment(wire.clone()))
+                    }
+                    Some(Message::Signed(signed)) => {
+                        let order =
+                            signers::open(&signed, &held.signers, &held.vantage).map_err(|why| why.to_string())?;
+                        let Some(order::Order::Assignment(wire)) = order.order else { continue };
+                        kept.take(&wire, order.epoch, Message::Signed(signed))
+                    }
+                    Some(
+                        Message::Assignment(_)
+                        | Message::Ack(_)
+                        | Message::Refusal(_)
+                        | Message::Task(_)
+                        | Message::Pong(_)
+                        | Message::Renewed(_)
+                        | Message::Trust(_),
+                    )
+                    | None => continue,
+                };
+                taken.map_err(|error| error.to_string())?;
+                drop(send);
+                return Ok(());
+            }
+            Err("the coordinator closed the stream without an assignment".to_owned())
+        }),
+    );
     asked.await.unwrap_or_else(|_| Err(format!("no assignment within {} s", ASSIGNMENT_MAX.as_secs())))
 }

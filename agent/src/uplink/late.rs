@@ -45,8 +45,12 @@ fn lost(not: NotEnrolled) -> Lost {
     match not {
         NotEnrolled::Trouble(trouble) => trouble.into(),
         NotEnrolled::Clock { offset_ms, why } => {
-            let apart = offset_ms.map_or_else(String::new, |ms| format!(" (this machine's less the coordinator's: {ms} ms)"));
-            Lost { about_time: true, ..slowly("clock_skew", format!("{why}{apart}; set the wrong clock; the identity stays")) }
+            let apart =
+                offset_ms.map_or_else(String::new, |ms| format!(" (this machine's less the coordinator's: {ms} ms)"));
+            Lost {
+                about_time: true,
+                ..slowly("clock_skew", format!("{why}{apart}; set the wrong clock; the identity stays"))
+            }
         }
         NotEnrolled::Later { pace, why } => Lost { pace, ..slowly("certificate_ended", why) },
         NotEnrolled::Answer(why) => slowly("certificate_ended", why),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parallax_proto::{MESSAGE_BYTES_MAX, PROTOCOL_MIN};
 use parallax_proto::v1::probe_client::ProbeClient;
 use parallax_proto::v1::{self, agent_message};
+use parallax_proto::{MESSAGE_BYTES_MAX, PROTOCOL_MIN};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;

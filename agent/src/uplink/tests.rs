@@ -10,8 +10,10 @@ use crate::probe::testing::Authority;
 
 mod command;
 mod cut;
+pub(crate) mod enrolling;
 mod flow;
 mod lanes;
+mod late;
 mod life;
 mod renewal;
 mod rig;

@@ -127,7 +127,9 @@ impl Stream<'_> {
                 );
                 self.look_again();
             }
-            Err(error) => tracing::warn!(%error, "whom to trust is not kept; it is asked for again with the next connection"),
+            Err(error) => {
+                tracing::warn!(%error, "whom to trust is not kept; it is asked for again with the next connection")
+            }
         }
     }
 

@@ -15,9 +15,10 @@ const HERE: &str = "branch-kazan";
 
 /// An agent that knows who signs.
 fn knowing(state: &Path, authority: &Authority, rig: &Rig, hand: &Hand) -> Agent {
-    let line = Line::new(state, authority, authority, &[rig.address.to_string()]);
-    std::fs::write(state.join("identity").join(SIGNERS), signers::to_text(&[hand.signer()])).unwrap();
-    line.run()
+    let folder = state.join("identity");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(SIGNERS), signers::to_text(&[hand.signer()])).unwrap();
+    Line::new(state, authority, authority, &[rig.address.to_string()]).run()
 }
 
 fn of_version(version: u64) -> v1::Assignment {

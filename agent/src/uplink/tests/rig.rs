@@ -215,6 +215,7 @@ impl Line {
         for (file, text) in [("ca.pem", coordinators.pem()), ("certificate.pem", certificate), ("key.pem", key)] {
             std::fs::write(folder.join(file), text).unwrap();
         }
+        let held = Identity::new(folder.clone()).credentials().unwrap();
         let boot = BootId::random().unwrap();
         let (send_tasks, tasks) = mpsc::channel(4);
         let (reports, take_reports) = mpsc::channel(4);
@@ -226,7 +227,7 @@ impl Line {
             identity: Identity::new(folder),
             boot,
             recorder: recorder.clone(),
-            kept: Arc::new(Kept::open(state, &[], "branch-kazan")),
+            kept: Arc::new(Kept::open(state, &held.signers, &held.vantage)),
             epoch: Epoch::open(state),
             disobeyed: Disobeyed::default(),
             renewal: Renewal::default(),
