@@ -204,7 +204,7 @@ mod tests {
         signed(&open(state.path(), &[hand.signer()]), &hand, 1, 3);
         assert_eq!(open(state.path(), &[hand.signer()]).version(), 3);
         assert_eq!(open(state.path(), &[other.signer()]).version(), 0);
-        assert_eq!(open(state.path(), &[]).version(), 0);
+        assert_eq!(open(state.path(), &[]).version(), 3, "nobody to check it by");
         assert_eq!(Kept::open(state.path(), &[hand.signer()], "branch-ufa").version(), 0);
         // An unsigned one that somebody put there.
         let planted = tempfile::tempdir().unwrap();

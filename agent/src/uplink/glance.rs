@@ -5,14 +5,14 @@ use std::time::Duration;
 use parallax_proto::v1::coordinator_message::Message;
 use parallax_proto::v1::probe_client::ProbeClient;
 use parallax_proto::v1::{self, agent_message, order};
-use parallax_proto::{MESSAGE_BYTES_MAX, PROTOCOL_MIN};
+use parallax_proto::{MESSAGE_BYTES_MAX, PROTOCOL, PROTOCOL_MIN};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::address::Coordinator;
 use super::chain;
 use super::connector::Connector;
 use super::credentials::Credentials;
-use super::session::{PROTOCOL, http2};
+use super::session::http2;
 use super::stream::message;
 use super::timing::Timing;
 use crate::assignment::kept::Kept;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parallax_proto::v1::probe_client::ProbeClient;
 use parallax_proto::v1::{self, agent_message};
-use parallax_proto::{MESSAGE_BYTES_MAX, PROTOCOL_MIN};
+use parallax_proto::{MESSAGE_BYTES_MAX, PROTOCOL, PROTOCOL_MIN};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -23,9 +23,6 @@ use super::trouble::Trouble;
 use super::watched::Once;
 use super::{Uplink, chain};
 use crate::clock;
-
-/// Protocol version we speak.
-pub(super) const PROTOCOL: u32 = 1;
 
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

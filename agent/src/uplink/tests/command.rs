@@ -124,6 +124,22 @@ async fn a_coordinator_that_lost_the_lease_is_not_obeyed_after_a_restart_either(
 }
 
 #[tokio::test]
+async fn an_identity_of_before_signing_obeys_what_is_signed_too_and_learns_from_it() {
+    let (authority, state, hand) = (Authority::new(), tempfile::tempdir().unwrap(), Hand::new());
+    let mut rig = Rig::start(&authority).await;
+    use coordinator_message::Message::Signed;
+    let agent = Agent::start(state.path(), &authority, &rig);
+    let mut session = session(&mut rig).await;
+    session.say(Signed(hand.sign(HERE, 1, Order::Assignment(of_version(3))))).await;
+    let trust = v1::Trust { signers: vec![hand.bytes()], ..v1::Trust::default() };
+    session.say(Signed(hand.sign(HERE, 1, Order::Trust(trust)))).await;
+    session.say(Signed(Hand::new().sign(HERE, 1, Order::Assignment(of_version(4))))).await;
+    settled(&mut session, &agent).await;
+    assert_eq!(agent.kept.version(), 3);
+    agent.stop().await;
+}
+
+#[tokio::test]
 async fn an_identity_of_before_signing_learns_its_signers_once_and_is_strict_from_then_on() {
     let (authority, state) = (Authority::new(), tempfile::tempdir().unwrap());
     let (hand, next) = (Hand::new(), Hand::new());
