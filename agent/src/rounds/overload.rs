@@ -136,3 +136,22 @@ async fn a_resolver_that_wants_to_be_left_alone_is_and_the_checks_it_missed_are_
     };
     assert!(!seen.iter().any(asked), "nothing was sent to it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn r10_a_canary_at_many_resolvers_lets_everything_else_that_is_due_begin() {
+    let world = World::with_answers(&[GOOD]).await;
+    let many = assignment(|wire| {
+        let plain = wire.resolvers.pop().unwrap();
+        wire.resolvers = (0..30).map(|n| v1::Resolver { name: format!("plain-{n}"), ..plain.clone() }).collect();
+    });
+    world.rounds.start(Kind::Canaries, &many);
+    let rounds = Arc::clone(&world.rounds);
+    let begun = tokio::spawn(async move { 64 - rounds.places.available_permits() }).await.unwrap();
+    assert!((1..=subjects::TURN).contains(&begun), "{begun} of 60 questions before anything else");
+    world.round(Kind::Nodes, &many).await;
+    let resolved = |one: &v1::Observation| matches!(one.fact, Some(Fact::Resolution(_)));
+    while !world.rounds.running.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.seen().iter().filter(|one| resolved(one)).count(), 60);
+}

@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parallax_decide::names::ADDRESSES_MAX;
 use parallax_decide::observation::{Family, MissedReason, Outcome, Says};
+use tokio::task::yield_now;
 use tokio::time::{sleep, sleep_until};
 
 use super::Rounds;
@@ -29,6 +30,10 @@ use crate::schedule::{Grid, Kind};
 /// allowance of questions.
 const REFRESH_MIN: Duration = Duration::from_secs(1);
 const REFRESHES_MAX: u32 = 12;
+
+/// So many questions of one canary begin, or end, before everything else that is due gets its turn: beginning one
+/// costs the agent's one thread about 50 us, and a canary may have a hundred of them at the same moment.
+pub(super) const TURN: usize = 8;
 
 impl Rounds {
     /// One canary: every resolver, both families, and each address as soon as it is known.
@@ -76,18 +81,31 @@ impl Rounds {
         tried: &mut BTreeSet<IpAddr>,
     ) -> Option<Instant> {
         let limits = &assignment.schedule.limits;
-        let mut expires = None;
+        let (mut expires, mut ends) = (None, 0_usize);
         let mut work: FuturesUnordered<BoxFuture<'_, Option<Resolved>>> = FuturesUnordered::new();
-        for resolver in resolvers {
-            for family in [Family::V4, Family::V6] {
+        let mut waiting = resolvers.iter().flat_map(|resolver| [(*resolver, Family::V4), (*resolver, Family::V6)]);
+        let mut unbegun = resolvers.len() * 2;
+        loop {
+            let begun = unbegun.min(TURN);
+            unbegun -= begun;
+            for (resolver, family) in waiting.by_ref().take(begun) {
                 let question = Question { name: canary.name.clone(), family };
                 work.push(Box::pin(async move {
                     let _place = self.place().await?;
                     Some(resolution::resolve(&self.site, limits, resolver, &question).await)
                 }));
             }
-        }
-        while let Some(ended) = work.next().await {
+            let ended = tokio::select! {
+                biased;
+                ended = work.next() => ended,
+                () = yield_now(), if unbegun > 0 => continue,
+            };
+            let Some(ended) = ended else { break };
+            // Many that were asked at the same moment hang to the same moment.
+            ends += 1;
+            if ends % TURN == 0 {
+                yield_now().await;
+            }
             let Some(resolved) = ended else { continue };
             let resolution = resolved.fact.clone();
             // Its socket may go on listening for a while; the addresses are tried at once.
