@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use parallax_decide::observation::Outcome;
 use rustls::client::Resumption;
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -46,9 +47,9 @@ pub struct Trust {
 
 /// How a handshake ended, and what was seen of the peer.
 #[derive(Debug)]
-pub struct Shaken<S> {
+pub struct Shaken {
     /// The stream, or why there is none. In a box, because it is large and passed on.
-    pub stream: Result<Box<TlsStream<S>>, Outcome>,
+    pub stream: Result<Box<TlsStream<TcpStream>>, Outcome>,
     /// The peer's own certificate, also one that was not accepted.
     pub certificate: Option<CertificateHash>,
     /// What is wrong with the certificate, for people; empty when nothing is.
@@ -126,18 +127,15 @@ impl Trust {
     }
 
     /// Shakes hands with the peer of a stream by one of the configurations above, for at most `limit`.
-    pub async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
+    pub async fn shake(
         &self,
         config: &ClientConfig,
         name: ServerName<'static>,
-        stream: S,
+        stream: TcpStream,
         limit: Duration,
-    ) -> Shaken<S> {
+    ) -> Shaken {
         let judge = Arc::new(self.judge.again());
-        let mut own = config.clone();
-        own.dangerous().set_certificate_verifier(Arc::clone(&judge) as _);
-        let shaking = Box::pin(TlsConnector::from(Arc::new(own)).connect(name, stream));
-        let shaken = timeout(limit, shaking).await;
+        let shaken = timeout(limit, begun(judged(config, &judge), name, stream)).await;
         let seen = judge.take_seen();
         let (stream, remark) = match shaken {
             Ok(Ok(stream)) => (Ok(Box::new(stream)), String::new()),
@@ -150,6 +148,37 @@ impl Trust {
         };
         Shaken { stream, certificate: seen.map(|seen| seen.hash), remark }
     }
+}
+
+/// The configuration with a judge of one handshake.
+fn judged(config: &ClientConfig, judge: &Arc<Judge>) -> Arc<ClientConfig> {
+    let mut own = config.clone();
+    own.dangerous().set_certificate_verifier(Arc::clone(judge) as _);
+    Arc::new(own)
+}
+
+/// A handshake, which makes room for the peer's part only when that begins to come: the library would
+/// hold 4 KiB ready for it all the time that a peer hangs.
+async fn begun(
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let mut hello = Vec::new();
+    let mut written = Ok(0);
+    let begin = |session: &mut ClientConnection| written = session.write_tls(&mut hello);
+    // In a box: it is large, and would be held here and in what waits for it.
+    let mut shaking = Box::new(TlsConnector::from(config).connect_with(name, stream, begin));
+    written?;
+    // There is nothing to say when the library could not even begin: then it tells why at once.
+    if !hello.is_empty()
+        && let Some(stream) = shaking.get_mut()
+    {
+        stream.write_all(&hello).await?;
+        drop(hello);
+        stream.readable().await?;
+    }
+    shaking.await
 }
 
 /// A client configuration of ours: ring, the default protocol versions, our own clock.

@@ -52,7 +52,7 @@ impl Channel {
                 permitted(site, *server, trace)?;
                 trace.enter(Stage::Tcp, server.ip());
                 let start = now();
-                let stream = connect(&site.dialer, limits, Segments::Usual, *server).await.outcome?;
+                let stream = Box::pin(connect(&site.dialer, limits, Segments::Usual, *server)).await.outcome?;
                 trace.stages.tcp = since(start);
                 Ok(Self::Tcp(stream))
             }
@@ -61,8 +61,8 @@ impl Channel {
                 dot::secured(site, &site.trust.dot, *server, server_name, limits, trace).await.map(Self::Tls)
             }
             Transport::Doh(endpoint) => {
-                let addresses = site.bootstrap.addresses(site, limits, endpoint, trace).await?;
-                Self::open_http(site, limits, endpoint, &addresses, trace).await
+                let addresses = Box::pin(site.bootstrap.addresses(site, limits, endpoint, trace)).await?;
+                Box::pin(Self::open_http(site, limits, endpoint, &addresses, trace)).await
             }
         }
     }

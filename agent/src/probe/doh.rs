@@ -113,7 +113,7 @@ pub async fn open(
 ) -> Result<Http, Outcome> {
     let server = SocketAddr::new(address, endpoint.port);
     let stream = secured(site, endpoint.tls(&site.trust), server, &endpoint.host, limits, trace).await?;
-    Http::over(stream, endpoint.http, trace).await
+    Box::pin(Http::over(stream, endpoint.http, trace)).await
 }
 
 #[cfg(test)]

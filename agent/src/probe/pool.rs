@@ -90,7 +90,7 @@ pub async fn ask(
             allowance(site, address)?;
             trace.address = address;
             let limit = limits.resolve / SILENCE_PARTS;
-            let asked = timeout(limit, channel.ask(site, limits, resolver, question, trace)).await;
+            let asked = timeout(limit, Box::pin(channel.ask(site, limits, resolver, question, trace))).await;
             match asked {
                 Ok(Ok(reply)) => {
                     site.pool.put(resolver, channel, address);
@@ -108,8 +108,22 @@ pub async fn ask(
             *trace = Trace::default();
         }
     }
+    // All who shared what died share the fresh one too, or each would hang in one of its own.
+    if reconnected
+        && is_shared(resolver)
+        && let Taken::Open(mut channel, address, number) = site.pool.take_or_wait(resolver).await
+    {
+        allowance(site, address)?;
+        trace.address = address;
+        trace.reply.reconnected = true;
+        let mut trial = Trial { pool: &site.pool, resolver, number: Some(number) };
+        let reply = Box::pin(channel.ask(site, limits, resolver, question, trace)).await?;
+        trial.number = None;
+        return Ok(reply);
+    }
     let opening = site.pool.opens(resolver);
-    let mut channel = Channel::open(site, limits, resolver, trace).await?;
+    // Each stage in a box of its own: what hangs in one does not hold the room of the others.
+    let mut channel = Box::pin(Channel::open(site, limits, resolver, trace)).await?;
     let address = trace.address;
     let shared = channel.share().and_then(|shared| site.pool.put(resolver, shared, address));
     drop(opening);
@@ -117,7 +131,7 @@ pub async fn ask(
     // Until it has answered once it is on trial: whoever gives up on it, by an error or a deadline, takes
     // it from the others too.
     let mut trial = Trial { pool: &site.pool, resolver, number: shared };
-    let reply = channel.ask(site, limits, resolver, question, trace).await?;
+    let reply = Box::pin(channel.ask(site, limits, resolver, question, trace)).await?;
     trial.number = None;
     site.pool.put(resolver, channel, address);
     Ok(reply)
