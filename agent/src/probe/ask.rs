@@ -169,14 +169,17 @@ async fn speak(
     trace: &mut Trace,
 ) -> Result<Reply, Outcome> {
     match &resolver.transport {
-        Transport::Live => live(site, limits, question, trace).await,
+        // Boxed apart: what hangs in one does not hold the room of the others.
+        Transport::Live => Box::pin(live(site, limits, question, trace)).await,
         Transport::Plain { server } => {
             permitted(site, *server, trace)?;
-            Plain::of(site, limits, *server, Choice::Assigned).ask(question, limits.resolve, trace).await
+            let plain = Plain::of(site, limits, *server, Choice::Assigned);
+            Box::pin(plain.ask(question, limits.resolve, trace)).await
         }
         Transport::Tcp { server } => {
             permitted(site, *server, trace)?;
-            Plain::of(site, limits, *server, Choice::Assigned).ask_stream(question, trace).await
+            let plain = Plain::of(site, limits, *server, Choice::Assigned);
+            Box::pin(plain.ask_stream(question, trace)).await
         }
         Transport::Dot { .. } | Transport::Doh(_) => Box::pin(pool::ask(site, limits, resolver, question, trace)).await,
     }

@@ -21,6 +21,7 @@ use crate::site::Site;
 use crate::tls::Trust;
 
 pub mod http;
+mod http2;
 pub mod json;
 pub mod media;
 mod request;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use parallax_decide::observation::{Outcome, Stage};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -18,8 +18,8 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 use super::request::{request, request_of};
-use super::response::body;
-use super::{DohEndpoint, Form, HttpVersion, json};
+use super::response::{Broken, body};
+use super::{DohEndpoint, Form, HttpVersion, http2, json};
 use crate::clock::{now, since};
 use crate::measured::Carrier;
 use crate::probe::ask::Trace;
@@ -27,12 +27,8 @@ use crate::probe::message::{Question, Reply};
 use crate::probe::remark::{add, harmless};
 use crate::probe::trouble::trouble;
 
-/// Most bytes of headers, and most that a server may send us unread: an answer fits, with its frames.
-const HEADER_BYTES_MAX: usize = 16 << 10;
-const WINDOW: u32 = 1 << 16;
-
-/// Most requests of ours that wait in one HTTP/2 connection, in bytes.
-const SEND_BYTES_MAX: usize = 4 << 10;
+/// Most bytes of headers.
+pub(super) const HEADER_BYTES_MAX: usize = 16 << 10;
 
 /// Longest part of a comment in a remark, in characters.
 const COMMENT_MAX: usize = 100;
@@ -51,23 +47,25 @@ pub struct Http {
 #[derive(Debug)]
 enum Sender {
     Http1(http1::SendRequest<Full<Bytes>>),
-    Http2(http2::SendRequest<Full<Bytes>>),
+    Http2(h2::client::SendRequest<Bytes>),
 }
 
 /// The connection's own task; it ends with the last user of the connection.
 #[derive(Debug)]
-struct Running(tokio::sync::Mutex<Option<JoinHandle<hyper::Result<()>>>>, tokio::task::AbortHandle);
+struct Running(tokio::sync::Mutex<Option<JoinHandle<Option<Outcome>>>>, tokio::task::AbortHandle);
 
 impl Running {
-    fn new(task: JoinHandle<hyper::Result<()>>) -> Arc<Self> {
+    /// Drives a connection until it ends, with an error or without.
+    fn new(connection: impl Future<Output = Option<Outcome>> + Send + 'static) -> Arc<Self> {
+        let task = tokio::spawn(connection);
         let abort = task.abort_handle();
         Arc::new(Self(tokio::sync::Mutex::new(Some(task)), abort))
     }
 
     /// Why the task ended; `None` when it did not, or somebody else was told.
-    async fn reason(&self) -> Option<hyper::Error> {
+    async fn reason(&self) -> Option<Outcome> {
         let task = self.0.lock().await.take()?;
-        timeout(REASON_WAIT_MAX, task).await.ok()?.ok()?.err()
+        timeout(REASON_WAIT_MAX, task).await.ok()?.ok()?
     }
 }
 
@@ -95,24 +93,20 @@ impl Http {
             add(&mut trace.remark, "the server does not offer HTTP/2; leave the endpoint's HTTP version open");
             return Err(Outcome::HttpUnsupported);
         }
-        let io = TokioIo::new(stream);
-        if http2 {
-            let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder
-                .initial_stream_window_size(WINDOW)
-                .initial_connection_window_size(2 * WINDOW)
-                .max_header_list_size(u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX))
-                .max_send_buf_size(SEND_BYTES_MAX);
-            let (sender, connection) = builder.handshake(io).await.map_err(|error| named(&error))?;
-            trace.reply.transport = Some(Carrier::Http2);
-            Ok(Self { sender: Sender::Http2(sender), running: Running::new(tokio::spawn(connection)), address })
+        let (sender, running, carrier) = if http2 {
+            let (sender, connection) = http2::open(stream).await.map_err(|error| of_http2(&error))?;
+            let running = Running::new(async move { connection.await.err().map(|error| of_http2(&error)) });
+            (Sender::Http2(sender), running, Carrier::Http2)
         } else {
             let mut builder = http1::Builder::new();
             builder.max_buf_size(HEADER_BYTES_MAX);
-            let (sender, connection) = builder.handshake(io).await.map_err(|error| named(&error))?;
-            trace.reply.transport = Some(Carrier::Http1);
-            Ok(Self { sender: Sender::Http1(sender), running: Running::new(tokio::spawn(connection)), address })
-        }
+            let (sender, connection) =
+                builder.handshake(TokioIo::new(stream)).await.map_err(|error| of_http1(&error))?;
+            let running = Running::new(async move { connection.await.err().map(|error| of_http1(&error)) });
+            (Sender::Http1(sender), running, Carrier::Http1)
+        };
+        trace.reply.transport = Some(carrier);
+        Ok(Self { sender, running, address })
     }
 
     /// Whether the server has closed it, as far as is known.
@@ -120,7 +114,7 @@ impl Http {
     pub fn is_closed(&self) -> bool {
         match &self.sender {
             Sender::Http1(sender) => sender.is_closed(),
-            Sender::Http2(sender) => sender.is_closed(),
+            Sender::Http2(_) => self.running.1.is_finished(),
         }
     }
 
@@ -212,45 +206,52 @@ impl Http {
     async fn send(
         &mut self,
         endpoint: &DohEndpoint,
-        request: Request<Full<Bytes>>,
+        request: Request<Bytes>,
         trace: &mut Trace,
     ) -> Result<Bytes, Outcome> {
-        let sent = match &mut self.sender {
-            Sender::Http1(sender) => match sender.ready().await {
-                Ok(()) => sender.send_request(request).await,
-                Err(error) => Err(error),
-            },
-            Sender::Http2(sender) => match sender.ready().await {
-                Ok(()) => sender.send_request(request).await,
-                Err(error) => Err(error),
+        let response = match &mut self.sender {
+            Sender::Http1(sender) => {
+                let sent = match sender.ready().await {
+                    Ok(()) => sender.send_request(request.map(Full::new)).await,
+                    Err(error) => Err(error),
+                };
+                match sent {
+                    Ok(response) => response.map(|body| body.map_err(|error| Broken(of_http1(&error))).boxed_unsync()),
+                    // The request was never sent or lost with the connection: that one knows why.
+                    Err(error) if error.is_canceled() || error.is_closed() => {
+                        return Err(self.running.reason().await.unwrap_or_else(|| of_http1(&error)));
+                    }
+                    Err(error) => return Err(of_http1(&error)),
+                }
+            }
+            Sender::Http2(sender) => match http2::send(sender, request).await {
+                Ok(response) => response.map(|body| body.map_err(|error| Broken(of_http2(&error))).boxed_unsync()),
+                Err(error) if http2::is_of_the_connection(&error) => {
+                    return Err(self.running.reason().await.unwrap_or_else(|| of_http2(&error)));
+                }
+                Err(error) => return Err(of_http2(&error)),
             },
         };
-        match sent {
-            Ok(response) => body(response, endpoint.form, trace).await,
-            // The request was never sent or lost with the connection: that one knows why.
-            Err(error) if error.is_canceled() || error.is_closed() => {
-                Err(named(self.running.reason().await.as_ref().unwrap_or(&error)))
-            }
-            Err(error) => Err(named(&error)),
-        }
+        body(response, endpoint.form, trace).await
     }
 }
 
-/// What an HTTP error says: the kernel's, TLS's or HTTP/2's error beneath it, else how the exchange broke.
-#[must_use]
-pub(super) fn named(error: &hyper::Error) -> Outcome {
+/// What an error of HTTP/2 says: the kernel's or TLS's error beneath it, else how the exchange broke.
+fn of_http2(error: &h2::Error) -> Outcome {
+    match error.get_io() {
+        Some(io) => of_io(io),
+        // What the peer sent is against the rules of HTTP/2; else it has said good-bye.
+        None if error.is_library() => Outcome::HttpMalformed,
+        None => Outcome::HttpClosed,
+    }
+}
+
+/// What an error of HTTP/1.1 says: the kernel's or TLS's error beneath it, else how the exchange broke.
+fn of_http1(error: &hyper::Error) -> Outcome {
     let mut source = error.source();
     while let Some(cause) = source {
         if let Some(io) = cause.downcast_ref::<io::Error>() {
             return of_io(io);
-        }
-        if let Some(h2) = cause.downcast_ref::<h2::Error>() {
-            return match h2.get_io() {
-                Some(io) => of_io(io),
-                // What the peer sent is against the rules of HTTP/2; else it has said good-bye.
-                None if h2.is_library() => Outcome::HttpMalformed,
-                None => Outcome::HttpClosed,
-            };
         }
         source = cause.source();
     }

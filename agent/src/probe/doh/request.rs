@@ -5,7 +5,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{Request, Uri};
-use http_body_util::Full;
 use hyper::body::Bytes;
 use parallax_decide::observation::{Family, Outcome};
 
@@ -22,7 +21,7 @@ pub(super) fn request(
     endpoint: &DohEndpoint,
     question: &Question,
     version: HttpVersion,
-) -> Result<Request<Full<Bytes>>, Outcome> {
+) -> Result<Request<Bytes>, Outcome> {
     let message = || question.message(0, true).ok_or(Outcome::OwnTrouble);
     let parts = match endpoint.form {
         Form::WirePost | Form::WireGet => of_message(endpoint, message()?)?,
@@ -47,7 +46,7 @@ pub(super) fn request_of(
     endpoint: &DohEndpoint,
     message: Vec<u8>,
     version: HttpVersion,
-) -> Result<Request<Full<Bytes>>, Outcome> {
+) -> Result<Request<Bytes>, Outcome> {
     build(endpoint, of_message(endpoint, message)?, version)
 }
 
@@ -73,7 +72,7 @@ fn of_message(endpoint: &DohEndpoint, message: Vec<u8>) -> Result<Parts, Outcome
     }
 }
 
-fn build(endpoint: &DohEndpoint, parts: Parts, version: HttpVersion) -> Result<Request<Full<Bytes>>, Outcome> {
+fn build(endpoint: &DohEndpoint, parts: Parts, version: HttpVersion) -> Result<Request<Bytes>, Outcome> {
     let Parts { post, path, body, accept } = parts;
     let authority = endpoint.url.authority().ok_or(Outcome::OwnTrouble)?;
     let builder = if post { Request::post("/") } else { Request::get("/") };
@@ -89,7 +88,7 @@ fn build(endpoint: &DohEndpoint, parts: Parts, version: HttpVersion) -> Result<R
         true => builder.header(CONTENT_TYPE, DNS_MESSAGE).header(CONTENT_LENGTH, body.len()),
         false => builder,
     };
-    builder.body(Full::new(Bytes::from(body))).map_err(|_| Outcome::OwnTrouble)
+    builder.body(Bytes::from(body)).map_err(|_| Outcome::OwnTrouble)
 }
 
 /// The path and query of the URL, with more of a query after its own.
@@ -113,7 +112,7 @@ fn whole(url: &Uri, path: PathAndQuery) -> Result<Uri, Outcome> {
 mod tests {
     use super::*;
 
-    fn asked(url: &'static str, form: Form, version: HttpVersion) -> Request<Full<Bytes>> {
+    fn asked(url: &'static str, form: Form, version: HttpVersion) -> Request<Bytes> {
         let endpoint = DohEndpoint {
             url: Uri::from_static(url),
             host: String::new(),

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use http::header::{DATE, HeaderMap, LOCATION, RETRY_AFTER};
 use http::{Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Limited};
-use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::body::{Body as _, Bytes};
 use parallax_decide::observation::Outcome;
 use tokio::time::timeout;
 
 use super::Form;
-use super::http::named;
 use super::media::Media;
 use super::retry::retry_after;
 use crate::clock::unix_ms;
@@ -31,11 +31,19 @@ const TOLD_MAX: usize = 80;
 /// answer was under way.
 const CLOCK_TOLERANCE_S: i64 = 2;
 
+/// The body of an answer, of either version of HTTP.
+pub(super) type Answer = UnsyncBoxBody<Bytes, Broken>;
+
+/// How a body broke off.
+#[derive(Debug, thiserror::Error)]
+#[error("the body broke off: {0}")]
+pub(super) struct Broken(pub(super) Outcome);
+
 /// The body of a good answer.
 ///
 /// # Errors
 /// The word for what came instead; `trace` has the particulars.
-pub(super) async fn body(response: Response<Incoming>, form: Form, trace: &mut Trace) -> Result<Bytes, Outcome> {
+pub(super) async fn body(response: Response<Answer>, form: Form, trace: &mut Trace) -> Result<Bytes, Outcome> {
     let status = response.status();
     trace.http_status = status.as_u16();
     let server_now = server_clock(response.headers(), trace);
@@ -61,8 +69,8 @@ pub(super) async fn body(response: Response<Incoming>, form: Form, trace: &mut T
     let whole = match Limited::new(response.into_body(), REPLY_BYTES_MAX).collect().await {
         Ok(whole) => whole.to_bytes(),
         Err(error) => {
-            return Err(match error.downcast::<hyper::Error>() {
-                Ok(error) => named(&error),
+            return Err(match error.downcast::<Broken>() {
+                Ok(broken) => broken.0,
                 // The only other error is the limit.
                 Err(_) => Outcome::HttpTooLarge,
             });
@@ -116,7 +124,7 @@ fn server_clock(headers: &HeaderMap, trace: &mut Trace) -> i64 {
 }
 
 /// Notes what came instead of a DNS answer.
-async fn unfit(response: Response<Incoming>, media: Media, form: Form, trace: &mut Trace) {
+async fn unfit(response: Response<Answer>, media: Media, form: Form, trace: &mut Trace) {
     let told = response.headers().get(http::header::CONTENT_TYPE);
     let told = told.map(|value| harmless(&String::from_utf8_lossy(value.as_bytes()), TOLD_MAX)).unwrap_or_default();
     match media {
@@ -130,7 +138,7 @@ async fn unfit(response: Response<Incoming>, media: Media, form: Form, trace: &m
 }
 
 /// Reads the beginning of a page and notes its title.
-async fn page(response: Response<Incoming>, trace: &mut Trace) {
+async fn page(response: Response<Answer>, trace: &mut Trace) {
     if Media::of(response.headers()) != Media::Page {
         return;
     }

@@ -1,10 +1,12 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parallax_decide::observation::Family;
 
 use super::*;
 use crate::assignment::Transport;
 use crate::probe::ask::{self, Asked};
 use crate::probe::doh::{Form, HttpVersion};
-use crate::probe::testing::doh::{Answer, HOST, Idle, Server, doh, place, serve, serve_idle};
+use crate::probe::testing::doh::{Answer, Body, HOST, Idle, Server, doh, place, serve, serve_idle};
 use crate::probe::testing::{Authority, dot, limits};
 
 /// The 8 s of the case, and the 60 s between its probes, shortened.
@@ -115,6 +117,24 @@ async fn many_questions_at_once_share_what_can_be_shared_and_one_connection_is_k
         assert_eq!(kept(&site), 1);
         assert!(protocols == ["http/1.1"] || connections(&server) < 5, "{}", connections(&server));
     }
+}
+
+#[tokio::test]
+async fn those_who_shared_a_connection_that_fell_silent_share_the_next_one() {
+    let authority = Authority::new();
+    let site = place(authority.trust());
+    let answered = AtomicBool::new(false);
+    let server = serve(authority.server(HOST), &["h2"], move |seen| {
+        // The first connection answers once.
+        let silent = seen.connection == 0 && answered.swap(true, Ordering::Relaxed);
+        if silent { Answer::good(seen).body(Body::Never) } else { Answer::good(seen) }
+    })
+    .await;
+    let resolver = doh(server.address, Form::WirePost, None);
+    assert!(one(&site, &resolver).await.ended.is_ok());
+    let asked = futures_util::future::join_all((0..20).map(|_| one(&site, &resolver))).await;
+    assert!(asked.iter().all(|asked| asked.ended.is_ok() && asked.trace.reply.reconnected));
+    assert!(connections(&server) < 5, "{}", connections(&server));
 }
 
 #[tokio::test]
