@@ -1,11 +1,14 @@
 //! Connected vantages: who is there, tasks to them, reports from them, and news for the live page.
 //!
-//! A coordinator can task only the vantages connected to itself; the caller learns `NotConnected`.
+//! A vantage whose stream another coordinator holds is tasked through it: the hub hands the task to
+//! the relay ([`crate::relay`]), which knows the others ([`elsewhere`]). A vantage that no running
+//! coordinator holds is `NotConnected`.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parallax_decide::names::VantageName;
 use parallax_decide::time::Timestamp;
@@ -13,9 +16,14 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic};
 
+pub mod elsewhere;
 mod message;
+pub mod stir;
+
+use elsewhere::{Elsewhere, Sending};
+use stir::Stirs;
 
 pub use message::{ChangeOutcome, ChangeReport, ChangeTask, LocalChange, Task, TaskId, Work};
 
@@ -28,14 +36,14 @@ pub const OUTBOUND_MAX: usize = 64;
 
 /// The vantage has no live stream to this coordinator, or does not read from it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("vantage {0} is not connected to this coordinator")]
+#[error("vantage {0} is not connected to any running coordinator")]
 pub struct NotConnected(pub VantageName);
 
 /// Why no report of a change came.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeFailed {
     /// Nothing was sent.
-    #[error("vantage {0} is not connected to this coordinator")]
+    #[error("vantage {0} is not connected to any running coordinator")]
     NotConnected(VantageName),
     /// No report within the time-out, or the stream ended before it: perhaps applied.
     #[error("no report from {0} in time; perhaps applied")]
@@ -81,12 +89,39 @@ pub struct Connected {
     pub last_seen: Timestamp,
 }
 
+/// Who comes, and from where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// Version its agent says it runs.
+    pub agent_version: String,
+    /// Random identity of the agent's start.
+    pub boot: Uuid,
+    /// Where it connects from.
+    pub remote: SocketAddr,
+}
+
 #[derive(Debug)]
 struct Live {
     session: u64,
     outbound: mpsc::Sender<Outbound>,
     closed: CancellationToken,
     shown: Connected,
+    boot: Uuid,
+    remote: SocketAddr,
+    entered: Instant,
+    /// The other coordinators know of it.
+    noted: bool,
+    /// A newer stream of the vantage is at another coordinator.
+    moved: bool,
+}
+
+/// What comes back for a change.
+#[derive(Debug)]
+pub(crate) enum Back {
+    /// From the agent.
+    Report(ChangeReport),
+    /// The coordinator that should have sent it on could not; nothing was sent.
+    NotSent,
 }
 
 /// Where streams and tasks meet.
@@ -94,10 +129,12 @@ struct Live {
 pub struct Hub {
     clock: Clock,
     live: Mutex<BTreeMap<VantageName, Live>>,
-    waiting: Mutex<BTreeMap<TaskId, (VantageName, oneshot::Sender<ChangeReport>)>>,
+    waiting: Mutex<BTreeMap<TaskId, (VantageName, oneshot::Sender<Back>)>>,
     next_task: AtomicU64,
     next_session: AtomicU64,
     news: broadcast::Sender<News>,
+    elsewhere: Elsewhere,
+    stirs: Stirs,
 }
 
 /// One stream's place in the hub; leaving it is done by dropping it.
@@ -112,10 +149,12 @@ pub struct Place<'a> {
 
 impl Hub {
     /// An empty hub. Task numbers start from the clock, so that they differ across restarts:
-    /// milliseconds since 1970 in the upper bits, a million numbers for each of them.
+    /// milliseconds since 1970 in the upper bits, a million numbers for each of them, of which a random
+    /// one is the first: two coordinators may start in the same millisecond.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        let first = u64::try_from(clock.now().0).unwrap_or(0) << 20;
+        let random = u64::try_from(Uuid::new_v4().as_u128() & 0xf_ffff).unwrap_or(0);
+        let first = (u64::try_from(clock.now().0).unwrap_or(0) << 20) | random;
         Self {
             clock,
             live: Mutex::default(),
@@ -123,41 +162,95 @@ impl Hub {
             next_task: AtomicU64::new(first),
             next_session: AtomicU64::new(1),
             news: broadcast::channel(NEWS_MAX).0,
+            elsewhere: Elsewhere::new(),
+            stirs: Stirs::default(),
         }
     }
 
-    /// Asks a vantage for evidence.
+    /// Asks a vantage for evidence, under the epoch of the lease.
     ///
     /// # Errors
-    /// When it is not connected here.
-    pub fn send_task(&self, vantage: &VantageName, task: Task) -> Result<TaskId, NotConnected> {
+    /// When no running coordinator holds its stream.
+    pub fn send_task(&self, vantage: &VantageName, task: Task, epoch: i64) -> Result<TaskId, NotConnected> {
         let id = self.new_task();
-        self.send(vantage, Outbound::Task(id, task))?;
+        if self.holds(vantage) {
+            self.send(vantage, Outbound::Task(id, task))?;
+        } else {
+            self.elsewhere.send(vantage, Sending::Task { id, task, epoch })?;
+        }
         Ok(id)
     }
 
     /// Has a vantage change its local resolver, and waits for the report.
     ///
     /// # Errors
-    /// When it is not connected here, or did not report in time: then it is perhaps applied.
+    /// When no running coordinator holds its stream, or it did not report in time: then it is perhaps applied.
     pub async fn change(
         &self,
         vantage: &VantageName,
         change: ChangeTask,
         timeout: Duration,
     ) -> Result<ChangeReport, ChangeFailed> {
-        let id = self.new_task();
+        self.change_as(self.new_task(), vantage, change, timeout, Reach::Everywhere).await
+    }
+
+    /// The same for a task that another coordinator numbered, at a vantage that is connected here.
+    ///
+    /// # Errors
+    /// As above; it is not handed on a second time.
+    pub(crate) async fn change_here(
+        &self,
+        id: TaskId,
+        vantage: &VantageName,
+        change: ChangeTask,
+        timeout: Duration,
+    ) -> Result<ChangeReport, ChangeFailed> {
+        self.change_as(id, vantage, change, timeout, Reach::Here).await
+    }
+
+    async fn change_as(
+        &self,
+        id: TaskId,
+        vantage: &VantageName,
+        change: ChangeTask,
+        timeout: Duration,
+        reach: Reach,
+    ) -> Result<ChangeReport, ChangeFailed> {
         let (sender, receiver) = oneshot::channel();
         lock(&self.waiting).insert(id, (vantage.clone(), sender));
         let forget = Forget { hub: self, id };
-        self.send(vantage, Outbound::Change(id, change, timeout))
-            .map_err(|NotConnected(vantage)| ChangeFailed::NotConnected(vantage))?;
-        let report = tokio::time::timeout(timeout, receiver).await;
+        let here = self.holds(vantage);
+        let sent = if here || reach == Reach::Here {
+            self.send(vantage, Outbound::Change(id, change, timeout))
+        } else {
+            self.elsewhere.send(vantage, Sending::Change { id, change, timeout })
+        };
+        sent.map_err(|NotConnected(vantage)| ChangeFailed::NotConnected(vantage))?;
+        let patience = if here { timeout } else { timeout + elsewhere::WAY_BACK };
+        let back = tokio::time::timeout(patience, receiver).await;
         drop(forget);
-        match report {
-            Ok(Ok(report)) => Ok(report),
+        match back {
+            Ok(Ok(Back::Report(report))) => Ok(report),
+            Ok(Ok(Back::NotSent)) => Err(ChangeFailed::NotConnected(vantage.clone())),
             Ok(Err(_)) | Err(_) => Err(ChangeFailed::Timeout(vantage.clone())),
         }
+    }
+
+    /// Asks a vantage that is connected here for evidence, for another coordinator.
+    pub(crate) fn forward(&self, vantage: &VantageName, id: TaskId, task: Task) -> Result<(), NotConnected> {
+        self.send(vantage, Outbound::Task(id, task))
+    }
+
+    /// The vantages that can be tasked, here or through another coordinator.
+    #[must_use]
+    pub fn reachable(&self) -> std::collections::BTreeSet<VantageName> {
+        let mut reachable = self.elsewhere.vantages();
+        reachable.extend(lock(&self.live).keys().cloned());
+        reachable
+    }
+
+    fn holds(&self, vantage: &VantageName) -> bool {
+        lock(&self.live).get(vantage).is_some_and(|live| !live.moved)
     }
 
     /// The vantages connected here.
@@ -178,8 +271,14 @@ impl Hub {
         self.news.subscribe()
     }
 
-    /// Tells the readers that something changed.
+    /// Tells the readers that something changed, also those of the other coordinators.
     pub fn announce(&self, news: News) {
+        self.hear(news);
+        self.stirs.news(news);
+    }
+
+    /// Tells the readers here.
+    pub(crate) fn hear(&self, news: News) {
         // No reader is no fault.
         let _ = self.news.send(news);
     }
@@ -201,23 +300,28 @@ impl Hub {
 
     /// Enters a stream. An older one of the same vantage is closed: the agent has come back while
     /// its old connection lay dead.
-    pub(crate) fn enter(
-        &self,
-        vantage: &VantageName,
-        agent_version: &str,
-        boot: Uuid,
-        outbound: mpsc::Sender<Outbound>,
-    ) -> Place<'_> {
+    pub(crate) fn enter(&self, vantage: &VantageName, arrival: Arrival, outbound: mpsc::Sender<Outbound>) -> Place<'_> {
+        let Arrival { agent_version, boot, remote } = arrival;
         let session = self.next_session.fetch_add(1, Ordering::Relaxed);
         let closed = CancellationToken::new();
         let now = self.clock.now();
-        let shown =
-            Connected { vantage: vantage.clone(), agent_version: agent_version.to_owned(), since: now, last_seen: now };
-        let live = Live { session, outbound, closed: closed.clone(), shown };
-        if let Some(older) = lock(&self.live).insert(vantage.clone(), live) {
-            tracing::warn!(%vantage, %boot, "a second stream replaces the first");
+        let shown = Connected { vantage: vantage.clone(), agent_version, since: now, last_seen: now };
+        let entered = monotonic();
+        let closed_too = closed.clone();
+        let live =
+            Live { session, outbound, closed: closed_too, shown, boot, remote, entered, noted: false, moved: false };
+        let older = lock(&self.live).insert(vantage.clone(), live);
+        if let Some(older) = older {
+            let (from, before) = (remote, older.remote);
+            if older.boot == boot {
+                tracing::info!(%vantage, %boot, %from, %before, "a new stream of the same agent replaces the old one");
+            } else {
+                tracing::warn!(%vantage, %boot, %from, %before, "a stream of another start of the agent replaces the first");
+                self.stirs.ended(vantage.clone(), older.boot);
+            }
             older.closed.cancel();
         }
+        self.stirs.began(vantage.clone());
         self.announce(News::Vantages);
         Place { hub: self, vantage: vantage.clone(), session, closed }
     }
@@ -225,11 +329,16 @@ impl Hub {
     /// Hands a report to the one who waits for it. Returns whether someone did: a report for a
     /// task of another vantage, or one that came too late, finds nobody.
     pub(crate) fn report(&self, vantage: &VantageName, id: TaskId, report: ChangeReport) -> bool {
+        self.back(vantage, id, Back::Report(report))
+    }
+
+    /// The same, also for what could not be sent on.
+    pub(crate) fn back(&self, vantage: &VantageName, id: TaskId, back: Back) -> bool {
         let mut waiting = lock(&self.waiting);
         if waiting.get(&id).is_none_or(|(owner, _)| owner != vantage) {
             return false;
         }
-        waiting.remove(&id).is_some_and(|(_, sender)| sender.send(report).is_ok())
+        waiting.remove(&id).is_some_and(|(_, sender)| sender.send(back).is_ok())
     }
 
     fn new_task(&self) -> TaskId {
@@ -245,9 +354,9 @@ impl Hub {
 }
 
 impl Place<'_> {
-    /// Whether a newer stream of the same vantage has taken this place.
+    /// Whether a newer stream of the same vantage has taken this place, here or at another coordinator.
     pub(crate) fn replaced(&self) -> bool {
-        lock(&self.hub.live).get(&self.vantage).is_some_and(|live| live.session != self.session)
+        lock(&self.hub.live).get(&self.vantage).is_some_and(|live| live.session != self.session || live.moved)
     }
 
     /// Notes that a message came.
@@ -264,12 +373,21 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut live = lock(&self.hub.live);
-        if live.get(&self.vantage).is_some_and(|live| live.session == self.session) {
-            live.remove(&self.vantage);
-        }
+        let mine = live.get(&self.vantage).is_some_and(|live| live.session == self.session);
+        let gone = if mine { live.remove(&self.vantage) } else { None };
         drop(live);
+        if let Some(gone) = gone {
+            self.hub.stirs.ended(self.vantage.clone(), gone.boot);
+        }
         self.hub.announce(News::Vantages);
     }
+}
+
+/// How far a change may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Here,
+    Everywhere,
 }
 
 /// Forgets a waiting change also when its future is dropped.

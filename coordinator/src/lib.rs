@@ -3,7 +3,7 @@
 //! - [`ingest`] takes the agents' streams: mutual TLS, validation, commit, acknowledgement.
 //! - [`store`] holds all SQL: the log of observations, cursors, partitions, the lease.
 //! - [`tasks`] runs on the coordinator that holds the lease: detect, plan, execute, verify.
-//! - [`hub`] is where tasks meet the connected agents.
+//! - [`hub`] is where tasks meet the connected agents; [`relay`] is the way to those of other coordinators.
 //! - [`report`] turns rows into what people read, [`words`] data into sentences.
 //! - [`web`] and [`api`] serve the page and the API.
 //!
@@ -23,6 +23,7 @@ pub mod error;
 pub mod hub;
 pub mod identity;
 pub mod ingest;
+pub mod relay;
 pub mod reload;
 pub mod report;
 pub mod revocation;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use sqlx::PgPool;
@@ -27,6 +28,8 @@ pub struct App {
     pub clock: Clock,
     /// Random identity of this process, the lease's holder.
     pub instance: Uuid,
+    /// Highest epoch of the lease that this process has seen; 0: none yet.
+    pub epoch_seen: AtomicI64,
     /// Where certificates and secrets are kept.
     pub state_dir: PathBuf,
 }
@@ -44,6 +47,7 @@ impl App {
             hub,
             clock,
             instance,
+            epoch_seen: AtomicI64::new(0),
             state_dir,
         })
     }

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use parallax_tests::bench;
 use parallax_tests::demo::chaos::Blow;
 use parallax_tests::demo::{self, Script};
+use parallax_tests::lab::coordinators::Setting;
 use parallax_tests::lab::enter::{self, Decision};
 use parallax_tests::lab::layout::Kind;
 use parallax_tests::lab::look::{self, LookOptions};
@@ -98,9 +99,12 @@ struct DemoOptions {
     /// Port of the page on 127.0.0.1.
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// Kill a program in mid-story, `VICTIM@MOMENT`; for tests.
+    /// Strike a program in mid-story, `VICTIM@MOMENT`; for tests.
     #[arg(long = "blow", hide = true)]
     blows: Vec<String>,
+    /// One coordinator, or two that share a database; for tests.
+    #[arg(long, hide = true, value_enum, default_value = "one")]
+    coordinators: Setting,
     /// Directory of the run, when already inside.
     #[arg(long, hide = true)]
     inside: Option<PathBuf>,
@@ -249,10 +253,18 @@ async fn demo(options: DemoOptions) -> Result<u8> {
                 .map(|(_, a)| a.into()),
         );
         arguments.extend(options.blows.iter().flat_map(|b| ["--blow".into(), b.into()]));
+        let setting = options.coordinators.to_possible_value().map(|value| value.get_name().to_owned());
+        arguments.extend(["--coordinators".into(), setting.unwrap_or_default().into()]);
         return outer::run(&decision, &arguments, Some(page), options.keep).await;
     };
-    let script =
-        Script { kind: inside_kind(options.world)?, once: options.once, json: options.json, port: options.port, blows };
+    let script = Script {
+        kind: inside_kind(options.world)?,
+        once: options.once,
+        json: options.json,
+        port: options.port,
+        blows,
+        coordinators: options.coordinators,
+    };
     let mut fleet = None;
     let told = tokio::select! {
         () = outer::told_to_stop() => None,

@@ -12,6 +12,12 @@ use tokio::net::{TcpListener, UnixStream};
 /// The coordinator's web socket, inside the run's directory.
 pub const SOCKET: &str = "web.sock";
 
+/// The same, of the first coordinator or the second.
+#[must_use]
+pub fn socket(number: usize) -> String {
+    if number == 0 { SOCKET.to_owned() } else { format!("web-{}.sock", number + 1) }
+}
+
 /// A bound port of the host.
 #[derive(Debug)]
 pub struct Page {

@@ -213,6 +213,8 @@ mod tests {
             controls_lately: None,
             observations_missing: 0,
             observations_refused: 0,
+            held_by: None,
+            cloned: None,
         };
         let heard = VantageNow { name: "wan-gw".to_owned(), last_seen_at: Some(Timestamp(2_000)), ..silent.clone() };
         let vantages = vec![silent, heard];

@@ -29,7 +29,7 @@ use crate::store::enrolment::{self, Enrolment};
 use crate::store::servers::Servers;
 use crate::store::{self, StoreError, certificate, partition, setup};
 use crate::web::listen::WebListener;
-use crate::{reload, revocation, tasks, web};
+use crate::{relay, reload, revocation, tasks, web};
 
 /// How often certificates that ended long ago are forgotten.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
@@ -132,6 +132,7 @@ async fn with_database(
     let _ = writeln!(std::io::stderr(), "parallax: ready web={web} grpc={grpc_address} database={database}");
     let upkeep = tokio::spawn(upkeep(Arc::clone(&app), Arc::clone(&keeper), serve.config.clone(), shutdown.clone()));
     let revocations = tokio::spawn(revocation::run(Arc::clone(&app), shutdown.clone()));
+    let relay = tokio::spawn(relay::run(Arc::clone(&app), name(grpc_address.port()), shutdown.clone()));
     let tasks = tokio::spawn(tasks::run(Arc::clone(&app), shutdown.clone()));
     let ends = |result: anyhow::Result<()>| {
         // One server that fails ends the other: half a coordinator would look alive.
@@ -142,7 +143,7 @@ async fn with_database(
         tokio::join!(async { ends(ingest::serve(Arc::clone(&app), grpc, keeper, shutdown.clone()).await) }, async {
             ends(web.serve(web::router(Arc::clone(&app), shutdown.clone()), shutdown.clone()).await)
         },);
-    for task in [upkeep, revocations, tasks, following] {
+    for task in [upkeep, revocations, relay, tasks, following] {
         if let Err(error) = task.await {
             tracing::error!(%error, "a task ended badly");
         }
@@ -150,6 +151,12 @@ async fn with_database(
     app.pool.close().await;
     tracing::info!("ended");
     agents.and(pages).map_err(|error| Failure::from(error.context("a server of the coordinator failed")))
+}
+
+/// What people know this coordinator by: the machine and the port for agents.
+fn name(port: u16) -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}:{port}", machine.trim())
 }
 
 /// Schema and partitions; aligns the clock.

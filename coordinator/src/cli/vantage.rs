@@ -20,7 +20,7 @@ use crate::identity::folder;
 use crate::identity::signer::Signer;
 use crate::store::read::now::{self, VantageNow};
 use crate::store::{self, vantage};
-use crate::words::vantage::condition;
+use crate::words::vantage::{cloned, condition};
 
 /// `parallax vantage …`
 #[derive(Debug, Subcommand)]
@@ -112,24 +112,35 @@ async fn list(database: &Database, global: &Global) -> Result<(), Failure> {
                     "agent_version": row.agent_version, "revoked_at": row.revoked_at.map(text),
                     "clock_offset_ms": now.get(row.name.as_str()).and_then(|now| now.clock_offset_ms),
                     "controls_lately": now.get(row.name.as_str()).and_then(|now| now.controls_lately),
+                    "coordinator": now.get(row.name.as_str()).and_then(|now| now.held_by.as_ref()).map(|(name, _)| name),
+                    "connected_from": now.get(row.name.as_str()).and_then(|now| now.held_by.as_ref()).map(|(_, from)| from),
+                    "cloned": now.get(row.name.as_str()).and_then(|now| now.cloned.as_ref()),
                 })
             })
             .collect();
         return print_json(&json!({ "schema": 1, "vantages": rows }));
     }
-    let mut out = format!("{:<24} {:<28} {:<12} {:<8} {}\n", "NAME", "LAST SEEN", "AGENT", "STATE", "CLOCK, CONTROLS");
+    let mut out = format!(
+        "{:<24} {:<28} {:<12} {:<8} {:<24} {}\n",
+        "NAME", "LAST SEEN", "AGENT", "STATE", "AT COORDINATOR", "CLOCK, CONTROLS"
+    );
     for row in rows {
         let last = row.last_seen_at.map_or_else(|| "never".to_owned(), text);
         let state = if row.revoked_at.is_some() { "revoked" } else { "valid" };
-        let said = now.get(row.name.as_str()).map(|now| condition(now.clock_offset_ms, now.controls_lately));
+        let now = now.get(row.name.as_str());
+        let said = now.map(|now| condition(now.clock_offset_ms, now.controls_lately));
+        let held_by = now.and_then(|now| now.held_by.as_ref()).map_or("-", |(name, _)| name.as_str());
         let line = format!(
-            "{:<24} {last:<28} {:<12} {state:<8} {}",
+            "{:<24} {last:<28} {:<12} {state:<8} {held_by:<24} {}",
             row.name.as_str(),
             row.agent_version.unwrap_or_default(),
             said.unwrap_or_default()
         );
         out.push_str(line.trim_end());
         out.push('\n');
+        if let Some(both) = now.and_then(|now| now.cloned.as_ref()) {
+            out.push_str(&format!("    {}\n", cloned(both)));
+        }
     }
     print(&out)
 }

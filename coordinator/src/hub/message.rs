@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use parallax_decide::names::{Addresses, DomainName, ResolverName};
 use parallax_decide::observation::{Purpose, Target};
+use serde::{Deserialize, Serialize};
 
 /// Number of a task, unique across restarts; observations made for it carry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
 
 /// A request for evidence.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Why it is asked for.
     pub purpose: Purpose,
@@ -22,7 +23,7 @@ pub struct Task {
 }
 
 /// What to measure.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Work {
     /// Probe one address for one target, `repeat` times with `gap` between them.
     Connect {
@@ -54,7 +55,7 @@ pub enum Work {
 }
 
 /// A change for the agent's local driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeTask {
     /// Plan it belongs to.
     pub plan_id: i64,
@@ -65,7 +66,7 @@ pub struct ChangeTask {
 }
 
 /// What the agent's local driver shall do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LocalChange {
     /// Serve these addresses for the name.
     Pin {
@@ -93,7 +94,7 @@ pub enum LocalChange {
 }
 
 /// What became of a change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeReport {
     /// How it ended.
     pub outcome: ChangeOutcome,
@@ -104,7 +105,7 @@ pub struct ChangeReport {
 }
 
 /// How a change at a vantage ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeOutcome {
     /// Done and read back.
     Applied,

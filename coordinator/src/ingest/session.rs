@@ -44,7 +44,7 @@ use super::order::{self, Orders};
 use super::validate::{self, Context};
 use super::{assignment, convert};
 use crate::clock::{self, monotonic};
-use crate::hub::{OUTBOUND_MAX, Outbound, Place};
+use crate::hub::{Arrival, OUTBOUND_MAX, Outbound, Place};
 use crate::identity::keeper::Keeper;
 use crate::identity::request::AgentKey;
 use crate::state::App;
@@ -179,7 +179,8 @@ impl Session {
         let (outbound, mut waiting) = mpsc::channel(OUTBOUND_MAX);
         let app = Arc::clone(&self.app);
         let mut trust = self.keeper.changes();
-        let place = app.hub.enter(&self.vantage, &hello.agent_version, boot, outbound);
+        let arrival = Arrival { agent_version: hello.agent_version.clone(), boot, remote: self.remote };
+        let place = app.hub.enter(&self.vantage, arrival, outbound);
         // Again, now that a revocation finds this stream: one between the first look and here did not.
         admit(&self.app, &self.presented, self.remote).await?;
         tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");

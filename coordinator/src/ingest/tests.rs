@@ -455,11 +455,11 @@ async fn tasks_go_down_and_reports_come_back_to_the_one_who_waits() {
             gap: Duration::from_millis(250),
         },
     };
-    let id = world.app.hub.send_task(&kazan, task.clone()).unwrap();
+    let id = world.app.hub.send_task(&kazan, task.clone(), 1).unwrap();
     let ToAgent::Task(sent) = agent.next().await.unwrap() else { panic!("no task") };
     assert_eq!((sent.task_id, sent.deadline_ms), (id.0, 5000));
     let absent: VantageName = "de-fra".parse().unwrap();
-    assert_eq!(world.app.hub.send_task(&absent, task), Err(NotConnected(absent)));
+    assert_eq!(world.app.hub.send_task(&absent, task, 1), Err(NotConnected(absent)));
 
     let change =
         ChangeTask { plan_id: 7, epoch: 3, change: LocalChange::Read { name: "example.com".parse().unwrap() } };

@@ -63,6 +63,8 @@ impl Facts<'_> {
             last_seen_at: vantage.last_seen_at.map(At),
             stale,
             agent_version: vantage.agent_version.clone(),
+            coordinator: vantage.held_by.as_ref().map(|(name, _)| name.clone()),
+            cloned: vantage.cloned.clone(),
             cells: self.configured.canaries.iter().map(|(name, _)| cell(name, name)).collect(),
             services: self.configured.services.iter().map(|(name, s)| cell(name, &s.hostname)).collect(),
         }

@@ -19,6 +19,7 @@ use crate::store::freeze;
 use crate::store::read::{now, plan};
 use crate::store::{StoreError, database_now};
 use crate::words::State;
+use crate::words::vantage::cloned;
 
 /// Incidents below the matrix.
 const RECENT_MAX: i64 = 20;
@@ -129,6 +130,10 @@ pub struct Line {
     pub stale: bool,
     /// Version of its agent.
     pub agent_version: Option<String>,
+    /// Coordinator that holds its stream.
+    pub coordinator: Option<String>,
+    /// Both source addresses of an identity that two machines used lately.
+    pub cloned: Option<(String, String)>,
     /// One for each canary, in order.
     pub cells: Vec<Cell>,
     /// One for each service, in order.
@@ -167,6 +172,12 @@ impl Line {
             )
             | None => "",
         }
+    }
+
+    /// That two machines use its identity, in words; empty: no.
+    #[must_use]
+    pub fn clone_note(&self) -> String {
+        self.cloned.as_ref().map(cloned).unwrap_or_default()
     }
 
     /// Labels as one text: `isp=rt site=kazan`.
@@ -315,6 +326,13 @@ impl Matrix {
     #[must_use]
     pub fn never_connected(&self) -> bool {
         self.vantages.iter().all(|line| line.last_seen_at.is_none())
+    }
+
+    /// Whether the vantages are connected to more than one coordinator.
+    #[must_use]
+    pub fn several(&self) -> bool {
+        let mut held = self.vantages.iter().filter_map(|line| line.coordinator.as_deref());
+        held.next().is_some_and(|first| held.any(|other| other != first))
     }
 
     /// Whether some coordinator runs the tasks.

@@ -137,7 +137,14 @@ fn row(line: &Line, matrix: &Matrix) -> Vec<(State, String)> {
     let odd = line.clock_offset_ms.is_some_and(|ms| ms.unsigned_abs() >= ODD_CLOCK_MS)
         || line.controls_lately.is_some_and(|(failures, _)| failures > 0);
     let noted = odd && !line.condition.is_empty();
-    row.push((line.state(), if noted { format!("{standing}, {}", line.condition) } else { standing }));
+    let mut said = if noted { format!("{standing}, {}", line.condition) } else { standing };
+    if line.cloned.is_some() {
+        said = format!("{said}, {}", line.clone_note());
+    }
+    if let Some(coordinator) = line.coordinator.as_ref().filter(|_| matrix.several()) {
+        said = format!("{said}, at {coordinator}");
+    }
+    row.push((line.state(), said));
     row
 }
 

@@ -91,7 +91,7 @@ impl Teller {
     /// Somebody runs the tasks.
     pub(crate) async fn judging(&mut self) {
         let holder = self.app.instance;
-        lease::acquire(self.conn(), holder).await.unwrap();
+        lease::acquire(self.conn(), holder, 0).await.unwrap();
         // However long the test takes on a busy machine.
         sqlx::query("update lease set expires_at = expires_at + interval '1 hour'").execute(self.conn()).await.unwrap();
     }

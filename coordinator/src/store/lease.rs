@@ -23,9 +23,12 @@ const LOCK_KEY: i64 = 0x7061_7261_0001;
 /// one holds it. A holder whose lease has expired is cut from its session, so that a next try
 /// succeeds.
 ///
+/// `floor` is the highest epoch that this coordinator knows of: a standby that was promoted may lack the
+/// last take-over, and an epoch that was used is never used again.
+///
 /// # Errors
 /// When the database refuses.
-pub async fn acquire(connection: &mut PgConnection, holder: Uuid) -> Result<Option<i64>, StoreError> {
+pub async fn acquire(connection: &mut PgConnection, holder: Uuid, floor: i64) -> Result<Option<i64>, StoreError> {
     let locked = sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "locked!""#, LOCK_KEY)
         .fetch_one(&mut *connection)
         .await?;
@@ -35,16 +38,26 @@ pub async fn acquire(connection: &mut PgConnection, holder: Uuid) -> Result<Opti
     }
     let epoch = sqlx::query_scalar!(
         "insert into lease as l (name, holder, epoch, expires_at)
-         values ('tasks', $1, 1, clock_timestamp() + $2 * interval '1 second')
+         values ('tasks', $1, $3::bigint + 1, clock_timestamp() + $2 * interval '1 second')
          on conflict (name) do update set
-             holder = excluded.holder, epoch = l.epoch + 1, expires_at = excluded.expires_at
+             holder = excluded.holder, epoch = greatest(l.epoch, $3::bigint) + 1, expires_at = excluded.expires_at
          returning epoch",
         holder,
-        LIFE.as_secs_f64()
+        LIFE.as_secs_f64(),
+        floor
     )
     .fetch_one(connection)
     .await?;
     Ok(Some(epoch))
+}
+
+/// Epoch of the lease as it stands; 0 before the first.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn current(connection: &mut PgConnection) -> Result<i64, StoreError> {
+    let epoch = sqlx::query_scalar!("select epoch from lease where name = 'tasks'").fetch_optional(connection).await?;
+    Ok(epoch.unwrap_or(0))
 }
 
 /// Extends the lease and returns the database's time. `None`: it was taken over.
@@ -93,13 +106,17 @@ pub async fn fence(connection: &mut PgConnection, epoch: i64) -> Result<(), Stor
     if current == Some(epoch) { Ok(()) } else { Err(StoreError::StaleEpoch { epoch }) }
 }
 
-/// Ends the session of a holder that did not renew in time.
+/// Ends the session of a holder that did not renew in time, and the transactions in which it was
+/// frozen: their fence keeps the lease's row where it is.
 async fn evict_expired(connection: &mut PgConnection) -> Result<(), StoreError> {
     let evicted = sqlx::query_scalar!(
         r#"select pg_terminate_backend(k.pid) as "done!"
            from pg_locks k join pg_database d on d.oid = k.database
-           where k.locktype = 'advisory' and k.granted and k.objsubid = 1 and d.datname = current_database()
-             and (k.classid::bigint << 32) + k.objid::bigint = $1
+           left join pg_stat_activity a on a.pid = k.pid
+           where k.granted and d.datname = current_database() and k.pid <> pg_backend_pid()
+             and ((k.locktype = 'advisory' and k.objsubid = 1 and (k.classid::bigint << 32) + k.objid::bigint = $1)
+                  or (k.locktype = 'relation' and k.relation = 'lease'::regclass
+                      and a.state = 'idle in transaction' and a.state_change < clock_timestamp() - interval '1 second'))
              and exists (select from lease where name = 'tasks' and expires_at < clock_timestamp())"#,
         LOCK_KEY
     )

@@ -10,6 +10,7 @@
 //!   somebody judged; [`citation`]: copies of what incidents rest on.
 //! - [`figures`]: the log and the verdicts counted hour by hour.
 //! - [`config_version`]: configurations by number; [`configured`]: what the one in force names.
+//! - [`session`], [`relay`]: which coordinators run and hold which streams; what they hand each other.
 //! - [`read`]: what pages, the API and the operator's tool read.
 //! - [`servers`]: which server of a cluster takes writes. [`setup`]: migrations. [`partition`]: days of the log; [`upkeep`]: how their upkeep stands.
 //!   [`lease`]: exactly one coordinator runs the tasks.
@@ -43,7 +44,9 @@ pub mod partition;
 pub mod plan;
 pub mod read;
 pub mod refusal;
+pub mod relay;
 pub mod servers;
+pub mod session;
 pub mod setup;
 #[cfg(test)]
 mod tests;

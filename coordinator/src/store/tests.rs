@@ -369,13 +369,13 @@ async fn the_lease_has_one_holder_and_follows_a_dead_one_at_once() {
     let connect = || PgConnection::connect_with(&options);
     let (mut first, mut second) = (connect().await.unwrap(), connect().await.unwrap());
     let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
-    let epoch = lease::acquire(&mut first, one).await.unwrap().unwrap();
-    assert_eq!(lease::acquire(&mut second, two).await.unwrap(), None);
+    let epoch = lease::acquire(&mut first, one, 0).await.unwrap().unwrap();
+    assert_eq!(lease::acquire(&mut second, two, 0).await.unwrap(), None);
     assert!(lease::renew(&mut first, one, epoch).await.unwrap().is_some());
     // As with kill -9: the session ends without a word, its lease still runs.
     drop(first);
     let taken = loop {
-        match lease::acquire(&mut second, two).await.unwrap() {
+        match lease::acquire(&mut second, two, 0).await.unwrap() {
             Some(taken) => break taken,
             None => tokio::time::sleep(Duration::from_millis(5)).await,
         }
@@ -392,15 +392,15 @@ async fn a_holder_that_hangs_is_evicted_when_its_lease_expires() {
     let options = testing::fresh().await;
     let connect = || PgConnection::connect_with(&options);
     let (mut hung, mut next) = (connect().await.unwrap(), connect().await.unwrap());
-    lease::acquire(&mut hung, Uuid::from_u128(1)).await.unwrap().unwrap();
-    assert_eq!(lease::acquire(&mut next, Uuid::from_u128(2)).await.unwrap(), None);
+    lease::acquire(&mut hung, Uuid::from_u128(1), 0).await.unwrap().unwrap();
+    assert_eq!(lease::acquire(&mut next, Uuid::from_u128(2), 0).await.unwrap(), None);
     sqlx::query("update lease set expires_at = clock_timestamp() - interval '1 second'")
         .execute(&mut next)
         .await
         .unwrap();
-    assert_eq!(lease::acquire(&mut next, Uuid::from_u128(2)).await.unwrap(), None, "this try only evicts");
+    assert_eq!(lease::acquire(&mut next, Uuid::from_u128(2), 0).await.unwrap(), None, "this try only evicts");
     let epoch = loop {
-        match lease::acquire(&mut next, Uuid::from_u128(2)).await.unwrap() {
+        match lease::acquire(&mut next, Uuid::from_u128(2), 0).await.unwrap() {
             Some(epoch) => break epoch,
             None => tokio::time::sleep(Duration::from_millis(5)).await,
         }
@@ -414,14 +414,14 @@ async fn a_fence_holds_the_lease_until_the_transaction_ends() {
     let options = testing::fresh().await;
     let (mut holder, mut writer) =
         (PgConnection::connect_with(&options).await.unwrap(), PgConnection::connect_with(&options).await.unwrap());
-    let epoch = lease::acquire(&mut holder, Uuid::from_u128(1)).await.unwrap().unwrap();
+    let epoch = lease::acquire(&mut holder, Uuid::from_u128(1), 0).await.unwrap().unwrap();
     let mut transaction = writer.begin().await.unwrap();
     lease::fence(&mut transaction, epoch).await.unwrap();
     drop(holder);
     let mut next = PgConnection::connect_with(&options).await.unwrap();
     let mut taking = Box::pin(async {
         loop {
-            if let Some(epoch) = lease::acquire(&mut next, Uuid::from_u128(2)).await.unwrap() {
+            if let Some(epoch) = lease::acquire(&mut next, Uuid::from_u128(2), 0).await.unwrap() {
                 return epoch;
             }
         }

@@ -27,7 +27,7 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// Sends the questions that are due to the vantages that are connected here. Each is repeated so
+    /// Sends the questions that are due to the vantages that can be reached. Each is repeated so
     /// that its answer alone can be enough failures over enough time.
     pub(crate) fn step(&mut self, moment: &Moment<'_>, schedule: &Schedule) {
         let connected = connected(moment);
@@ -42,7 +42,7 @@ impl Asker {
             let deadline = (gap + probe).saturating_mul(repeat) + TASK_MARGIN;
             let work = Work::Connect { target, address, repeat, gap };
             if let Err(error) =
-                moment.app.hub.send_task(&vantage, Task { purpose: Purpose::CrossCheck, deadline, work })
+                moment.app.hub.send_task(&vantage, Task { purpose: Purpose::CrossCheck, deadline, work }, moment.epoch)
             {
                 tracing::debug!(%error, "a cross-check was not sent");
             }
@@ -56,7 +56,7 @@ impl Asker {
         for Ask { vantage, target, address } in self.traced.due(asks, moment.now) {
             let work = Work::Path { target, address };
             let task = Task { purpose: Purpose::CrossCheck, deadline: PATH_DEADLINE, work };
-            if let Err(error) = moment.app.hub.send_task(&vantage, task) {
+            if let Err(error) = moment.app.hub.send_task(&vantage, task, moment.epoch) {
                 tracing::debug!(%error, "a path was not asked for");
             }
         }
@@ -65,5 +65,5 @@ impl Asker {
 
 /// The vantages that can be asked.
 pub(crate) fn connected(moment: &Moment<'_>) -> BTreeSet<VantageName> {
-    moment.app.hub.connected().into_iter().map(|connected| connected.vantage).collect()
+    moment.app.hub.reachable()
 }

@@ -28,14 +28,14 @@ const TICK_AFTER_ERROR_MAX: Duration = Duration::from_secs(5);
 /// Runs until the lease is lost.
 pub async fn run(app: Arc<App>, held: LeaseHeld) {
     tokio::select! {
-        () = decide(&app, held.epoch) => {}
+        () = decide(&app, &held) => {}
         () = held.lost.cancelled() => {}
     }
 }
 
 /// Returns only when another coordinator has taken over.
-async fn decide(app: &Arc<App>, epoch: i64) {
-    let mut engine = Engine::new(Arc::clone(app), drivers::configured(app), epoch);
+async fn decide(app: &Arc<App>, held: &LeaseHeld) {
+    let mut engine = Engine::new(Arc::clone(app), drivers::configured(app), held.epoch, held.term.clone());
     let news = Arc::new(Notify::new());
     let _listening = AbortOnDropHandle::new(tokio::spawn(listen(Arc::clone(app), Arc::clone(&news))));
     let mut failures = 0_u32;

@@ -11,6 +11,7 @@ use parallax_decide::finding::Subject;
 use parallax_decide::incident::Open;
 use parallax_decide::judge::judge;
 
+use super::Term;
 use super::asker::Asker;
 use super::detector::Detector;
 use super::drivers::Drivers;
@@ -54,8 +55,8 @@ struct Memory {
 
 impl Engine {
     /// An engine under the lease's epoch.
-    pub(crate) fn new(app: Arc<App>, drivers: Drivers, epoch: i64) -> Self {
-        let errands = Errands::new(Arc::clone(&app), drivers, epoch);
+    pub(crate) fn new(app: Arc<App>, drivers: Drivers, epoch: i64, term: Term) -> Self {
+        let errands = Errands::new(Arc::clone(&app), drivers, epoch, term);
         Self { app, epoch, errands, readings: Readings::default(), memory: None }
     }
 

@@ -15,6 +15,7 @@ use parallax_driver::{Applied, DriverError, Reading};
 use tokio::task::{Id, JoinSet};
 use tokio::time::timeout;
 
+use super::Term;
 use super::drivers::Drivers;
 use super::readings::{Found, Spot};
 use crate::hub::{ChangeFailed, ChangeOutcome, ChangeReport, ChangeTask, LocalChange};
@@ -93,6 +94,7 @@ pub(crate) struct Errands {
     app: Arc<App>,
     drivers: Drivers,
     epoch: i64,
+    term: Term,
     tasks: JoinSet<Done>,
     about: BTreeMap<Id, About>,
     done: Vec<Done>,
@@ -100,8 +102,8 @@ pub(crate) struct Errands {
 
 impl Errands {
     /// None under way.
-    pub(crate) fn new(app: Arc<App>, drivers: Drivers, epoch: i64) -> Self {
-        Self { app, drivers, epoch, tasks: JoinSet::new(), about: BTreeMap::new(), done: Vec::new() }
+    pub(crate) fn new(app: Arc<App>, drivers: Drivers, epoch: i64, term: Term) -> Self {
+        Self { app, drivers, epoch, term, tasks: JoinSet::new(), about: BTreeMap::new(), done: Vec::new() }
     }
 
     /// Whether one for this plan is under way.
@@ -128,8 +130,9 @@ impl Errands {
     pub(crate) fn change(&mut self, record: &PlanRecord) {
         let (app, drivers, epoch, record) =
             (Arc::clone(&self.app), Arc::clone(&self.drivers), self.epoch, record.clone());
+        let term = self.term.clone();
         self.start(About::Plan(record.id), async move {
-            let outcome = change(&app, &drivers, epoch, &record).await;
+            let outcome = change(&app, &drivers, epoch, &term, &record).await;
             Done::Changed { plan: record.id, outcome, at: app.clock.now() }
         });
     }
@@ -138,8 +141,9 @@ impl Errands {
     pub(crate) fn renew(&mut self, record: &PlanRecord) {
         let (app, drivers, epoch, record) =
             (Arc::clone(&self.app), Arc::clone(&self.drivers), self.epoch, record.clone());
+        let term = self.term.clone();
         self.start(About::Plan(record.id), async move {
-            let outcome = change(&app, &drivers, epoch, &record).await;
+            let outcome = change(&app, &drivers, epoch, &term, &record).await;
             Done::Renewed { plan: record.id, outcome, at: app.clock.now() }
         });
     }
@@ -250,8 +254,11 @@ fn set(found: Vec<IpAddr>, detail: String) -> Found {
     }
 }
 
-async fn change(app: &App, drivers: &Drivers, epoch: i64, record: &PlanRecord) -> Outcome {
+async fn change(app: &App, drivers: &Drivers, epoch: i64, term: &Term, record: &PlanRecord) -> Outcome {
     let plan = &record.plan;
+    if term.is_over() {
+        return Outcome::NotSent(format!("the lease of epoch {epoch} was not renewed in time"));
+    }
     match &plan.vantage {
         Some(vantage) => at_vantage(app, epoch, record, vantage).await,
         None => {

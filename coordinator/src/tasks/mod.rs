@@ -10,8 +10,9 @@
 //!   `readings` (what DNS holds), `steward` (incidents), `asker` (evidence that is missing),
 //!   `planner` (plans, or why there is none). All of them see the same `moment`.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use sqlx::PgConnection;
 use tokio::task::JoinSet;
@@ -60,6 +61,32 @@ pub struct LeaseHeld {
     pub epoch: i64,
     /// Ends when the lease is lost or the coordinator stops: every loop must then return.
     pub lost: CancellationToken,
+    /// Until when it surely lasts.
+    pub term: Term,
+}
+
+/// Until when the lease surely lasts, by the monotonic clock. A process that was frozen looks here right
+/// before it changes something outside the database: it wakes before it can learn that its lease was
+/// taken. Clones are the same term.
+#[derive(Debug, Clone)]
+pub struct Term(Arc<Mutex<Instant>>);
+
+impl Term {
+    /// From the moment at which the lease was asked for.
+    #[must_use]
+    pub fn from(asked: Instant) -> Self {
+        Self(Arc::new(Mutex::new(asked + lease::LIFE)))
+    }
+
+    /// Whether it has ended, unless it was renewed without our knowledge.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        monotonic() >= *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn extend(&self, asked: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = asked + lease::LIFE;
+    }
 }
 
 /// Starts the loops that run under a lease. A loop is an `async fn run(app, held)` that returns
@@ -94,15 +121,21 @@ async fn attempt(app: &Arc<App>, shutdown: &CancellationToken) -> Result<(), Sto
     // The lock lives in this session: it is not given back to the pool while the lease is held.
     let mut connection = app.pool.acquire().await?;
     let begun = monotonic();
-    let acquired = within(lease::acquire(&mut connection, app.instance)).await;
+    let floor = app.epoch_seen.load(Ordering::Relaxed);
+    let acquired = within(lease::acquire(&mut connection, app.instance, floor)).await;
     if !matches!(acquired, Ok(None)) {
         // Whatever happens from here on, the session must end with the lock in it. Also after an
         // error: the lock was perhaps taken before it.
         connection.close_on_drop();
     }
-    let Some(epoch) = acquired? else { return Ok(()) };
+    let Some(epoch) = acquired? else {
+        let current = within(lease::current(&mut connection)).await?;
+        app.epoch_seen.fetch_max(current, Ordering::Relaxed);
+        return Ok(());
+    };
+    app.epoch_seen.fetch_max(epoch, Ordering::Relaxed);
     tracing::info!(epoch, "this coordinator runs the tasks");
-    let held = LeaseHeld { epoch, lost: shutdown.child_token() };
+    let held = LeaseHeld { epoch, lost: shutdown.child_token(), term: Term::from(begun) };
     let mut loops = start(app, &held);
     let kept = tokio::select! {
         kept = keep(app, &mut connection, &held, begun) => kept,
@@ -140,7 +173,7 @@ async fn keep(
     app: &App,
     connection: &mut PgConnection,
     held: &LeaseHeld,
-    mut renewed: std::time::Instant,
+    mut renewed: Instant,
 ) -> Result<(), StoreError> {
     loop {
         let begun = monotonic();
@@ -153,6 +186,7 @@ async fn keep(
             Err(_) => return Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
         }
         renewed = begun;
+        held.term.extend(begun);
         tokio::select! {
             () = tokio::time::sleep(RENEW_EVERY) => {}
             () = held.lost.cancelled() => return Ok(()),

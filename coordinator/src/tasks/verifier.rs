@@ -97,7 +97,7 @@ impl Verifier {
             let name = record.plan.change.name().clone();
             let work = Work::Resolve { name, resolver: live.clone(), connect: true };
             let task = Task { purpose: Purpose::Verify, deadline: ASK_DEADLINE, work };
-            if let Err(error) = moment.app.hub.send_task(vantage, task) {
+            if let Err(error) = moment.app.hub.send_task(vantage, task, moment.epoch) {
                 tracing::debug!(%error, "a proof was not asked for");
             }
             self.asked.insert(key, moment.now);

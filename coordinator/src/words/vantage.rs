@@ -8,6 +8,12 @@ pub fn condition(clock_offset_ms: Option<i64>, controls: Option<(i64, i64)>) -> 
     clock.into_iter().chain(controls).collect::<Vec<_>>().join(", ")
 }
 
+/// That two machines use one identity, with the addresses they come from.
+#[must_use]
+pub fn cloned((one, other): &(String, String)) -> String {
+    format!("two machines use its identity: {one} and {other}")
+}
+
 /// How far its clock is from the coordinator's: `clock 12 ms`, `clock 3.5 s behind`.
 fn clock(offset_ms: i64) -> String {
     let off = offset_ms.unsigned_abs();

@@ -57,6 +57,7 @@ pub async fn run(stage: &mut Stage<'_>, [unroutable_incident, node_incident]: [i
     );
     check("no observation stored twice", duplicates(&pool).await?);
     check("nothing refused at the door", refusals(&pool).await?);
+    check("no verdict and no incident twice, no epoch going back", doubled(&pool).await?);
     check("no other incident", strangers(&pool, [unroutable_incident, node_incident]).await?);
     Ok(failed)
 }
@@ -158,6 +159,27 @@ async fn uncited(pool: &PgPool, incidents: [i64; 2]) -> Result<Vec<String>> {
          having count(o.id) = 0 or count(o.id) < count(e.observation_id) or count(distinct o.vantage_id) < 2",
     )
     .bind(incidents)
+    .fetch_all(pool)
+    .await?)
+}
+
+/// What two coordinators that both decide would leave behind.
+async fn doubled(pool: &PgPool) -> Result<Vec<String>> {
+    Ok(sqlx::query_scalar(
+        "select format('verdict %s repeats the one before it', id) from (
+             select id, verdict, reason, lag(verdict) over w as verdict_before, lag(reason) over w as reason_before
+             from verdict window w as (partition by vantage, subject_kind, subject, resolver order by id)) v
+         where verdict = verdict_before and reason = reason_before
+         union all
+         select format('incidents %s and %s are open at once about the same', a.id, b.id)
+         from incident a join incident b on a.id < b.id and a.kind = b.kind and a.subject = b.subject
+              and a.vantage is not distinct from b.vantage and (a.closed_at is null or a.closed_at > b.opened_at)
+         union all
+         select format('plan %s has a lower epoch than one before it', id) from (
+             select id, epoch, max(epoch) over (order by id rows between unbounded preceding and 1 preceding) as before
+             from plan) p
+         where epoch < before",
+    )
     .fetch_all(pool)
     .await?)
 }

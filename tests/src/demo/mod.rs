@@ -2,7 +2,8 @@
 //!
 //! [`stage`] holds the world, our programs and the timeline, and waits for rows; [`rows`] is what it asks the database;
 //! [`unroutable`] is story 1, [`dead_node`] story 2; [`checks`] looks at the whole log afterwards; [`report`] is what
-//! `--json` prints; [`chaos`] kills programs in mid-story, for the end-to-end tests.
+//! `--json` prints; [`chaos`] strikes programs in mid-story and [`takeover`] the holder of the lease, for the end-to-end
+//! tests.
 
 pub mod chaos;
 pub mod checks;
@@ -10,6 +11,7 @@ pub mod dead_node;
 pub mod report;
 pub mod rows;
 pub mod stage;
+pub mod takeover;
 pub mod unroutable;
 
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use anyhow::{Context, Result, bail};
 use self::chaos::Blow;
 use self::report::Report;
 use self::stage::Stage;
+use crate::lab::coordinators::Setting;
 use crate::lab::fleet::Fleet;
 use crate::lab::layout::Kind;
 use crate::lab::world::World;
@@ -35,8 +38,10 @@ pub struct Script {
     pub json: bool,
     /// Port of the page on the host.
     pub port: u16,
-    /// What is killed, and when.
+    /// What is struck, and when.
     pub blows: Vec<Blow>,
+    /// How many coordinators there are, and on what.
+    pub coordinators: Setting,
 }
 
 /// Runs the stories in `directory`, inside the world; without `once` stays until it is dropped.
@@ -49,10 +54,10 @@ pub async fn run(script: &Script, directory: &Path, fleet_slot: &mut Option<Flee
     timeline.part("lab", "BIND, dnsdist, three Unbounds, six TLS web servers: answering");
     // The database's first start is part of what a newcomer waits for.
     let started = crate::clock::now();
-    let fleet = Fleet::start(&world, |part, what| timeline.part(part, &what)).await?;
+    let fleet = Fleet::start(&world, script.coordinators, |part, what| timeline.part(part, &what)).await?;
     timeline.part("page", &format!("http://127.0.0.1:{}", script.port));
     let fleet = fleet_slot.insert(fleet);
-    let mut stage = Stage::new(world, fleet, timeline, script.blows.clone(), started);
+    let mut stage = Stage::new(world, fleet, timeline, script.blows.clone(), started).await?;
 
     let mut report = Report::new(script.kind);
     report.first_verdict_s = Some(stage.first_verdict().await?);
@@ -62,6 +67,7 @@ pub async fn run(script: &Script, directory: &Path, fleet_slot: &mut Option<Flee
     stage.quiet_end().await?;
     let failed = checks::run(&mut stage, [unroutable, dead_node]).await?;
     report.peaks(stage.fleet.peak_rss_kib());
+    report.takeovers_s.clone_from(&stage.takeovers_s);
     if script.json {
         println!("{}", report.to_json()?);
     }

@@ -35,6 +35,9 @@ pub struct Report {
     /// From the node's recovery to its record back on the authority.
     #[serde(serialize_with = "seconds")]
     pub return_applied_s: Option<f64>,
+    /// From each blow to the holder of the lease to another coordinator's holding it; with two coordinators only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub takeovers_s: Vec<f64>,
     /// Largest resident set of each agent, KiB.
     pub agents_peak_rss_kib: BTreeMap<String, u64>,
     /// The coordinator's, without its Postgres, KiB.
@@ -55,6 +58,7 @@ impl Report {
             repoint_applied_s: None,
             repoint_seen_everywhere_s: None,
             return_applied_s: None,
+            takeovers_s: Vec::new(),
             agents_peak_rss_kib: BTreeMap::new(),
             coordinator_peak_rss_kib: 0,
         }

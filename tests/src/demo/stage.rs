@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use sqlx::PgPool;
 
 use super::chaos::{Blow, Moment, Victim};
-use super::rows;
+use super::{rows, takeover};
 use crate::clock::now;
 use crate::lab::atlas::{CANARIES, NODES, VANTAGES};
 use crate::lab::fleet::Fleet;
@@ -74,16 +74,26 @@ pub struct Stage<'f> {
     pub pool: PgPool,
     /// What is printed.
     pub timeline: Timeline,
+    /// Seconds until another coordinator held the lease, for each stroke.
+    pub takeovers_s: Vec<f64>,
     blows: Vec<Blow>,
     started: Instant,
 }
 
 impl<'f> Stage<'f> {
     /// Sets the stage; `started` is when the first of our programs was started.
-    #[must_use]
-    pub fn new(world: World, fleet: &'f mut Fleet, timeline: Timeline, blows: Vec<Blow>, started: Instant) -> Self {
-        let pool = fleet.database();
-        Self { world, fleet, pool, timeline, blows, started }
+    ///
+    /// # Errors
+    /// No server of the database takes writes.
+    pub async fn new(
+        world: World,
+        fleet: &'f mut Fleet,
+        timeline: Timeline,
+        blows: Vec<Blow>,
+        started: Instant,
+    ) -> Result<Self> {
+        let pool = fleet.database().await?;
+        Ok(Self { world, fleet, pool, timeline, takeovers_s: Vec::new(), blows, started })
     }
 
     /// Waits until `look` finds something, and returns it with the seconds since `since`.
@@ -131,12 +141,20 @@ impl<'f> Stage<'f> {
     /// A program does not come back.
     pub async fn moment(&mut self, moment: Moment) -> Result<()> {
         for blow in self.blows.clone().into_iter().filter(|b| b.moment == moment) {
-            self.timeline.event("!", &format!("kill -9 of the {}", blow.victim));
+            self.timeline.event("!", &format!("a blow to the {}", blow.victim));
             match blow.victim {
                 Victim::Coordinator => {
-                    self.fleet.kill_coordinator().await?;
+                    self.fleet.coordinators().kill(0).await?;
                     tokio::time::sleep(DEAD_FOR).await;
-                    self.fleet.restart_coordinator(&self.world).await?;
+                    self.fleet.coordinators().restart(&self.world.ground, 0).await?;
+                }
+                Victim::Primary => {
+                    let seconds = takeover::fail_over(self).await?;
+                    self.takeovers_s.push(seconds);
+                }
+                Victim::Holder(stroke) => {
+                    let seconds = takeover::strike(self, stroke).await?;
+                    self.takeovers_s.push(seconds);
                 }
                 Victim::Agent(place) => {
                     self.fleet.kill_agent(place).await?;

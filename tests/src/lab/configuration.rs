@@ -29,9 +29,9 @@ pub fn owner_file(ground: &Ground, place: Place) -> String {
     file
 }
 
-/// The coordinator's `parallax.yaml`: the vantages, resolvers, names, machines and services of both field cases.
+/// A coordinator's `parallax.yaml`, of the first or the second: the vantages, resolvers, names, machines and services of both field cases.
 #[must_use]
-pub fn coordinator_file(ground: &Ground, tsig_secret_file: &Path) -> String {
+pub fn coordinator_file(ground: &Ground, tsig_secret_file: &Path, number: usize) -> String {
     let mut file = format!(
         r#"version: 1
 listen: {{ web: "unix:{web}", grpc: "{grpc}" }}
@@ -47,8 +47,8 @@ resolvers:
   - {{ name: plain-cf, kind: udp, address: "{cdn}:53", role: observe_only }}
   - {{ name: plain-google, kind: udp, address: "{other}:53", role: observe_only }}
 "#,
-        web = ground.directory.join(page::SOCKET).display(),
-        grpc = ground.layout.grpc(),
+        web = ground.directory.join(page::socket(number)).display(),
+        grpc = ground.layout.grpc(number),
         cdn_name = CDN_RESOLVER.server_name,
         cdn = CDN_RESOLVER.address,
         family_name = CDN_FAMILY_RESOLVER.server_name,

@@ -1,4 +1,4 @@
-//! Our own programs in the world: one coordinator with its private Postgres, and an agent at each vantage.
+//! Our own programs in the world: one coordinator with its private Postgres or two that share one, and an agent at each vantage.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,29 +6,23 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::atlas::{Place, VANTAGES};
-use super::configuration::{coordinator_file, owner_file};
+use super::configuration::owner_file;
+use super::coordinators::{self, Coordinators, Setting};
 use super::process::{self, Process};
 use super::programs;
 use super::run_dir::{private, write_private};
 use super::servers::Ground;
 use super::world::World;
 
-/// initdb, migrations and the first start, on a busy two-core machine.
-const COORDINATOR_START_MAX: Duration = Duration::from_secs(60);
-/// The coordinator stops its Postgres in this time.
+/// An agent ends in this time.
 const STOP_PATIENCE: Duration = Duration::from_secs(6);
-/// What the coordinator prints when it serves.
-const READY: &str = "parallax: ready";
-/// Connections the story keeps to the database.
-const POOL_MAX: u32 = 2;
 
 /// The running programs. Dropping it kills them.
 #[derive(Debug)]
 pub struct Fleet {
-    coordinator: Process,
+    coordinators: Coordinators,
     agents: BTreeMap<Place, Process>,
     /// Largest resident sets of programs that were replaced by a restart.
     earlier_peaks: BTreeMap<String, u64>,
@@ -36,75 +30,49 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Issues identities and starts everything. `on` hears of each part that is up.
+    /// Issues identities and starts everything, with one coordinator or two. `on` hears of each part that is up.
     ///
     /// # Errors
     /// A program is not built, or does not come up.
-    pub async fn start(world: &World, mut on: impl FnMut(&str, String)) -> Result<Self> {
+    pub async fn start(world: &World, setting: Setting, mut on: impl FnMut(&str, String)) -> Result<Self> {
         let ground = &world.ground;
-        let state = state_dir(ground);
-        write_private(&tsig_file(ground), &ground.tsig_secret)?;
-        write_private(&configuration_file(ground), &coordinator_file(ground, &tsig_file(ground)))?;
-        let parallax = programs::ours("parallax")?;
-        let configuration = configuration_file(ground);
-        process::run(
-            None,
-            &parallax,
-            &["config".as_ref(), "check".as_ref(), "--config".as_ref(), configuration.as_os_str()],
-        )
-        .await
-        .context("the demo's configuration")?;
-        let coordinator = start_coordinator(ground).await?;
-        on("coordinator", format!("agents at {} (mutual TLS), its own PostgreSQL (socket only)", ground.layout.grpc()));
+        let (coordinators, count) = (Coordinators::start(ground, setting).await?, setting.coordinators());
+        let where_to = (0..count).map(|n| ground.layout.grpc(n).to_string()).collect::<Vec<_>>().join(",");
+        let database = if count == 1 { "its own PostgreSQL (socket only)" } else { "one PostgreSQL" };
+        on("coordinator", format!("agents at {where_to} (mutual TLS), {database}"));
         for place in VANTAGES {
-            issue(ground, &parallax, place).await?;
+            let directory = agent_dir(ground, place);
+            private(&directory)?;
+            coordinators::issue(ground, place.name(), &directory.join("identity")).await?;
         }
         let mut agents = BTreeMap::new();
         for place in VANTAGES {
-            agents.insert(place, start_agent(world, place)?);
+            agents.insert(place, start_agent(world, place, count)?);
         }
         let names: Vec<&str> = VANTAGES.iter().map(|p| p.name()).collect();
         on("agents", names.join("  "));
-        Ok(Self { coordinator, agents, earlier_peaks: BTreeMap::new(), state })
+        let state = coordinators::state(ground, 0);
+        Ok(Self { coordinators, agents, earlier_peaks: BTreeMap::new(), state })
     }
 
-    /// Connects to the coordinator's database, lazily: it outlives a killed coordinator, not a stopped one.
-    #[must_use]
-    pub fn database(&self) -> PgPool {
-        let options = PgConnectOptions::new_without_pgpass()
-            .socket(self.state.join("pg/socket"))
-            .port(5432)
-            .username("parallax")
-            .database("parallax")
-            .application_name("parallax-lab");
-        PgPoolOptions::new()
-            .max_connections(POOL_MAX)
-            .acquire_timeout(Duration::from_secs(5))
-            .connect_lazy_with(options)
+    /// Connects to the coordinators' database, lazily.
+    ///
+    /// # Errors
+    /// No server of it takes writes.
+    pub async fn database(&self) -> Result<PgPool> {
+        self.coordinators.database(&self.state).await
     }
 
-    /// The coordinator's state directory, for `--state`.
+    /// The first coordinator's state directory, for `--state`.
     #[must_use]
     pub fn state(&self) -> &Path {
         &self.state
     }
 
-    /// Kills the coordinator as a power cut would; its Postgres stays. `restart_coordinator` brings it back.
-    ///
-    /// # Errors
-    /// It cannot be killed.
-    pub async fn kill_coordinator(&mut self) -> Result<()> {
+    /// The coordinators, to be struck.
+    pub fn coordinators(&mut self) -> &mut Coordinators {
         self.keep_peak("coordinator");
-        self.coordinator.kill9().await
-    }
-
-    /// Starts the coordinator again on its state.
-    ///
-    /// # Errors
-    /// It does not come up.
-    pub async fn restart_coordinator(&mut self, world: &World) -> Result<()> {
-        self.coordinator = start_coordinator(&world.ground).await?;
-        Ok(())
+        &mut self.coordinators
     }
 
     /// Kills an agent as a power cut would.
@@ -121,7 +89,7 @@ impl Fleet {
     /// # Errors
     /// It cannot be started.
     pub fn restart_agent(&mut self, world: &World, place: Place) -> Result<()> {
-        self.agents.insert(place, start_agent(world, place)?);
+        self.agents.insert(place, start_agent(world, place, self.coordinators.count())?);
         Ok(())
     }
 
@@ -134,26 +102,24 @@ impl Fleet {
     }
 
     fn keep_peak(&mut self, name: &str) {
-        let process = match VANTAGES.iter().find(|p| p.name() == name) {
-            Some(place) => self.agents.get_mut(place),
-            None => Some(&mut self.coordinator),
+        let now = match VANTAGES.iter().find(|p| p.name() == name) {
+            Some(place) => self.agents.get_mut(place).map(Process::peak_rss_kib).unwrap_or_default(),
+            None => self.coordinators.peak_rss_kib(),
         };
-        if let Some(process) = process {
-            let peak = self.earlier_peaks.entry(name.to_owned()).or_default();
-            *peak = process.peak_rss_kib().max(*peak);
-        }
+        let peak = self.earlier_peaks.entry(name.to_owned()).or_default();
+        *peak = now.max(*peak);
     }
 
     /// Programs that have ended, with the tails of their logs. Empty when all is well.
     pub fn ended(&mut self) -> Vec<String> {
-        let all = self.agents.values_mut().chain([&mut self.coordinator]);
-        all.filter_map(Process::ended).collect()
+        let agents = self.agents.values_mut().filter_map(Process::ended).collect();
+        [agents, self.coordinators.ended()].concat()
     }
 
     /// The last lines of every log, for a failure message.
     #[must_use]
     pub fn log_tails(&self) -> String {
-        let all = [&self.coordinator].into_iter().chain(self.agents.values());
+        let all = self.coordinators.processes().chain(self.agents.values());
         all.map(|p| format!("  log of {}:\n{}", p.name(), p.log_tail())).collect()
     }
 
@@ -166,62 +132,22 @@ impl Fleet {
         for stopped in futures_util::future::join_all(agents).await {
             stopped?;
         }
-        self.coordinator.stop(STOP_PATIENCE).await?;
-        Ok(())
+        self.coordinators.stop().await
     }
-}
-
-fn state_dir(ground: &Ground) -> PathBuf {
-    ground.directory.join("coordinator")
-}
-
-fn configuration_file(ground: &Ground) -> PathBuf {
-    ground.directory.join("parallax.yaml")
-}
-
-fn tsig_file(ground: &Ground) -> PathBuf {
-    ground.directory.join("tsig")
 }
 
 fn agent_dir(ground: &Ground, place: Place) -> PathBuf {
     ground.directory.join(format!("agent-{}", place.name()))
 }
 
-async fn start_coordinator(ground: &Ground) -> Result<Process> {
-    let mut command = process::command(ground.namespace(Place::Hq), &programs::ours("parallax")?);
-    command.arg("serve").arg("--config").arg(configuration_file(ground)).arg("--state").arg(state_dir(ground));
-    let log = ground.log("coordinator");
-    let before = std::fs::metadata(&log).map(|m| m.len()).unwrap_or(0);
-    let mut coordinator = Process::start("coordinator", &log, command)?;
-    let fresh =
-        || std::fs::read(&log).map(|b| b.get(usize::try_from(before).unwrap_or(0)..).unwrap_or_default().to_vec());
-    coordinator
-        .until("serving", COORDINATOR_START_MAX, async || {
-            fresh().is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(READY))
-        })
-        .await?;
-    Ok(coordinator)
-}
-
-async fn issue(ground: &Ground, parallax: &Path, place: Place) -> Result<()> {
-    let directory = agent_dir(ground, place);
-    private(&directory)?;
-    let (identity, state) = (directory.join("identity"), state_dir(ground));
-    let (out, with) = (identity.to_string_lossy(), state.to_string_lossy());
-    let arguments = ["vantage", "issue", place.name(), "--out", &out, "--state", &with, "--make-authority"];
-    process::run(None, parallax, &arguments)
-        .await
-        .with_context(|| format!("issuing the identity of {}", place.name()))?;
-    Ok(())
-}
-
-fn start_agent(world: &World, place: Place) -> Result<Process> {
+fn start_agent(world: &World, place: Place, count: usize) -> Result<Process> {
     let ground = &world.ground;
     let directory = agent_dir(ground, place);
     let local = directory.join("local.yaml");
     write_private(&local, &owner_file(ground, place))?;
     let mut command = process::command(ground.namespace(place), &programs::ours("parallax-agent")?);
-    command.arg("run").args(["--coordinator", &ground.layout.grpc().to_string()]);
+    let coordinators: Vec<String> = (0..count).map(|number| ground.layout.grpc(number).to_string()).collect();
+    command.arg("run").args(["--coordinator", &coordinators.join(",")]);
     command.arg("--identity").arg(directory.join("identity")).arg("--state").arg(directory.join("state"));
     command.arg("--local").arg(&local);
     if let Some(maps) = &world.maps {

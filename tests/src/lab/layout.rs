@@ -42,10 +42,10 @@ enum Port {
     Cdn,
     Node(usize),
     Control(usize),
-    Grpc,
+    Grpc(usize),
 }
 
-const PORTS: [Port; 16] = [
+const PORTS: [Port; 17] = [
     Port::Dns,
     Port::Doh,
     Port::Dot,
@@ -61,7 +61,8 @@ const PORTS: [Port; 16] = [
     Port::Control(0),
     Port::Control(1),
     Port::Control(2),
-    Port::Grpc,
+    Port::Grpc(0),
+    Port::Grpc(1),
 ];
 
 /// Where everything listens in this run's world.
@@ -102,7 +103,7 @@ impl Layout {
 
     fn port(&self, wanted: Port) -> u16 {
         let position = PORTS.iter().position(|p| *p == wanted).unwrap_or_default();
-        // Sixteen entries: the conversion cannot fail.
+        // Seventeen entries: the conversion cannot fail.
         self.first_port + u16::try_from(position).unwrap_or_default()
     }
 
@@ -142,10 +143,11 @@ impl Layout {
         self.own(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5199), Port::Console)
     }
 
-    /// Where agents find the coordinator.
+    /// Where agents find a coordinator, the first or the second.
     #[must_use]
-    pub fn grpc(&self) -> SocketAddrV4 {
-        self.own(SocketAddrV4::new(Place::Hq.address(), 8443), Port::Grpc)
+    pub fn grpc(&self, number: usize) -> SocketAddrV4 {
+        let port = if number == 0 { 8443 } else { 8444 };
+        self.own(SocketAddrV4::new(Place::Hq.address(), port), Port::Grpc(number.min(1)))
     }
 
     /// Where the content network's server listens.
@@ -225,7 +227,7 @@ mod tests {
         }
         NODES.into_iter().for_each(|n| fresh(layout.node(n)));
         layout.controls().into_iter().chain(layout.cdn()).for_each(&mut fresh);
-        [layout.authority(), layout.console(), layout.grpc()].into_iter().for_each(&mut fresh);
+        [layout.authority(), layout.console(), layout.grpc(0), layout.grpc(1)].into_iter().for_each(&mut fresh);
     }
 
     #[test]

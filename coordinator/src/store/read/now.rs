@@ -50,6 +50,10 @@ pub struct VantageNow {
     pub observations_missing: i64,
     /// Observations of it that were refused.
     pub observations_refused: i64,
+    /// Coordinator that holds its stream, and the address that this comes from; none: it is not connected.
+    pub held_by: Option<(String, String)>,
+    /// Both addresses of an identity that two machines used in the last hour.
+    pub cloned: Option<(String, String)>,
 }
 
 /// Every vantage that is configured, or has reported and is not revoked; by name.
@@ -61,8 +65,17 @@ pub async fn vantages(connection: &mut PgConnection) -> Result<Vec<VantageNow>, 
         r#"select vantage as "vantage!", first_seen_at, last_seen_at, agent_version, revoked_at,
                   configured as "configured!", standing, standing_since, standing_reason as "standing_reason: Value",
                   clock_offset_ms, control_failures, control_checks,
-                  observations_missing as "observations_missing!", observations_refused as "observations_refused!"
+                  observations_missing as "observations_missing!", observations_refused as "observations_refused!",
+                  h.coordinator as "coordinator?", h.remote as "remote?", c.remote as "clone?", c.other_remote as "other?"
            from v_vantage
+           left join lateral (
+               select s.coordinator, s.remote from v_session s
+               where s.vantage = v_vantage.vantage and s.live order by s.since desc limit 1
+           ) h on true
+           left join lateral (
+               select k.remote, k.other_remote from v_clone k
+               where k.vantage = v_vantage.vantage and k.last_at > clock_timestamp() - interval '1 hour'
+           ) c on true
            where configured or (revoked_at is null and last_seen_at is not null)
            order by vantage limit $1"#,
         VANTAGES_MAX
@@ -85,6 +98,8 @@ pub async fn vantages(connection: &mut PgConnection) -> Result<Vec<VantageNow>, 
             controls_lately: row.control_failures.zip(row.control_checks),
             observations_missing: row.observations_missing,
             observations_refused: row.observations_refused,
+            held_by: row.coordinator.zip(row.remote),
+            cloned: row.clone.zip(row.other),
         })
         .collect())
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::world::{BRANCH, CANARY, FI, SERVICE, ip, probe};
-use crate::hub::{ChangeOutcome, ChangeReport, LocalChange, OUTBOUND_MAX, Outbound, Work};
+use crate::hub::{Arrival, ChangeOutcome, ChangeReport, LocalChange, OUTBOUND_MAX, Outbound, Work};
 use crate::state::App;
 use crate::tasks::drivers::{AnyDriver, Drivers};
 
@@ -210,7 +210,9 @@ impl AnyDriver for Provider {
 pub(super) fn agent(app: Arc<App>, played: Arc<Mutex<Played>>, vantage: VantageName) -> JoinHandle<()> {
     let (outbound, mut orders) = mpsc::channel(OUTBOUND_MAX);
     tokio::spawn(async move {
-        let _place = app.hub.enter(&vantage, "played", Uuid::nil(), outbound);
+        let remote = "192.0.2.1:1".parse().unwrap();
+        let arrival = Arrival { agent_version: "played".to_owned(), boot: Uuid::nil(), remote };
+        let _place = app.hub.enter(&vantage, arrival, outbound);
         while let Some(order) = orders.recv().await {
             match order {
                 Outbound::Task(_, task) => {

@@ -6,7 +6,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::world::{BRANCH, CANARY, DE, FI, US, World, ip};
 use super::{CLOSED, PLANS_DONE, nothing_twice, sets};
-use crate::tasks::{LeaseHeld, deciding};
+use crate::clock::monotonic;
+use crate::tasks::{LeaseHeld, Term, deciding};
 
 /// Case 2: node fi dies and comes back.
 async fn node_dies_and_returns(kill: Option<bool>) -> World {
@@ -173,7 +174,8 @@ async fn after_a_relapse_the_return_takes_twice_as_long() {
 async fn the_loop_decides_when_there_is_news_and_stops_with_the_lease() {
     let mut world = World::new().await;
     world.engine = None;
-    let held = LeaseHeld { epoch: world.epoch, lost: CancellationToken::new() };
+    let term = Term::from(monotonic() + Duration::from_secs(3600));
+    let held = LeaseHeld { epoch: world.epoch, lost: CancellationToken::new(), term };
     let deciding = tokio::spawn(deciding::run(world.app.clone(), held.clone()));
     world.measure().await;
     for _ in 0..500 {

@@ -18,13 +18,14 @@ use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use super::played::{Played, agent, provider};
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic};
 use crate::config::Config;
 use crate::hub::Work;
 use crate::state::App;
 use crate::store::log::{self, NewObservation, Stored};
 use crate::store::vantage::{VantageId, ensure};
 use crate::store::{StoreError, database_now, lease};
+use crate::tasks::Term;
 use crate::tasks::engine::Engine;
 use crate::testing;
 
@@ -157,7 +158,7 @@ impl World {
     pub(super) async fn acquire(&self) -> (PoolConnection<Postgres>, i64) {
         loop {
             let mut connection = self.app.pool.acquire().await.unwrap();
-            if let Some(epoch) = lease::acquire(&mut connection, Uuid::new_v4()).await.unwrap() {
+            if let Some(epoch) = lease::acquire(&mut connection, Uuid::new_v4(), 0).await.unwrap() {
                 return (connection, epoch);
             }
             drop(connection);
@@ -166,7 +167,12 @@ impl World {
     }
 
     pub(super) fn new_engine(&self, epoch: i64) -> Engine {
-        Engine::new(Arc::clone(&self.app), provider(&self.played), epoch)
+        Engine::new(
+            Arc::clone(&self.app),
+            provider(&self.played),
+            epoch,
+            Term::from(monotonic() + Duration::from_secs(3600)),
+        )
     }
 
     /// Lets the engine look, and hear of what it asked for, until nothing more happens.
