@@ -41,8 +41,8 @@ pub struct Coordinators {
 #[derive(Debug)]
 enum Shared {
     Nothing,
-    Database(Database),
-    Patroni(Patroni),
+    Database(Box<Database>),
+    Patroni(Box<Patroni>),
 }
 
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Coordinators {
             let processes = futures_util::future::try_join_all(starts).await?;
             let all = processes.into_iter().enumerate();
             let all = all.map(|(number, process)| One { number, process, database: Some((None, url.clone())) });
-            return Ok(Self { all: all.collect(), shared: Shared::Patroni(cluster) });
+            return Ok(Self { all: all.collect(), shared: Shared::Patroni(Box::new(cluster)) });
         }
         let pair = setting == Setting::TwoWithStandby;
         let database = Database::start(&ground.directory, &ground.log("database"), pair).await?;
@@ -125,7 +125,7 @@ impl Coordinators {
         let started = futures_util::future::try_join_all(starts).await?;
         let all = started.into_iter().zip(gates);
         let all = all.map(|((number, process, url), gate)| One { number, process, database: Some((Some(gate), url)) });
-        Ok(Self { all: all.collect(), shared: Shared::Database(database) })
+        Ok(Self { all: all.collect(), shared: Shared::Database(Box::new(database)) })
     }
 
     /// How many there are.

@@ -27,7 +27,7 @@ fn lab() -> &'static Path {
 }
 
 /// Cargo builds this package's binary for us, but not the other packages'.
-pub fn build_our_programs() {
+pub(crate) fn build_our_programs() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let Some(cargo) = std::env::var_os("CARGO") else { return };
@@ -44,7 +44,7 @@ pub fn build_our_programs() {
 }
 
 /// Runs the lab's binary and returns what it printed, if this machine can run it in that world.
-pub fn run(kind: Kind, arguments: &[&str]) -> Option<String> {
+pub(crate) fn run(kind: Kind, arguments: &[&str]) -> Option<String> {
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if kind == Kind::Namespaces {
         let decision = enter::decide();
@@ -63,7 +63,7 @@ pub fn run(kind: Kind, arguments: &[&str]) -> Option<String> {
 }
 
 /// Both stories, with blows in between; what the run reports, if this machine can run it in that world.
-pub fn both_stories(kind: Kind, coordinators: &str, blows: &[&str]) -> Option<serde_json::Value> {
+pub(crate) fn both_stories(kind: Kind, coordinators: &str, blows: &[&str]) -> Option<serde_json::Value> {
     build_our_programs();
     let before = leftovers();
     let mut arguments = vec!["demo", "--once", "--json", "--port", "0", "--coordinators", coordinators];

@@ -123,7 +123,7 @@ async fn a_hanging_provider_stalls_nothing_and_its_record_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_record_changed_by_somebody_else_is_left_to_them() {
+async fn b96_a_record_changed_by_somebody_else_is_left_to_them() {
     let mut world = World::new().await;
     world.pass(5).await;
     world.play().kill_node(FI);
@@ -135,7 +135,7 @@ async fn a_record_changed_by_somebody_else_is_left_to_them() {
 }
 
 #[tokio::test]
-async fn a_record_changed_at_the_last_moment_is_yielded() {
+async fn b96_a_record_changed_at_the_last_moment_is_yielded() {
     let mut world = World::new().await;
     world.pass(5).await;
     world.play().mood = Mood::LostAndUncertain;
@@ -148,6 +148,24 @@ async fn a_record_changed_at_the_last_moment_is_yielded() {
     assert!(world.play().writes.is_empty());
     assert!(world.is("select count(*) = 1 from incident_event where what = 'yielded'").await);
     assert_eq!(world.count("select count(*) from plan").await, 1, "{}", world.journal().await);
+    nothing_twice(&world).await;
+}
+
+/// A forgotten updater, or a second installation, sets the record to its own value again and again.
+#[tokio::test]
+async fn b96_a_second_writer_is_not_fought() {
+    let mut world = World::new().await;
+    world.pass(5).await;
+    world.play().kill_node(FI);
+    world.until("select count(*) = 1 from plan where status = 'verified'", 30).await;
+    for _ in 0..6 {
+        world.play().record = [ip("203.0.114.7")].into();
+        world.pass(10).await;
+    }
+    let writes: Vec<_> = world.play().writes.iter().map(sets).collect();
+    assert_eq!(writes, vec![vec![ip(DE)]], "{}", world.journal().await);
+    let told = "select exists (select from incident_event where detail -> 'why' ->> 'because' = 'foreign_record')";
+    assert!(world.is(told).await, "{}", world.journal().await);
     nothing_twice(&world).await;
 }
 
