@@ -47,7 +47,7 @@ async fn fill(connection: &mut PgConnection, vantage: VantageId, oldest: i32, ro
 }
 
 async fn lease_taken(connection: &mut PgConnection) -> i64 {
-    lease::acquire(connection, Uuid::new_v4()).await.unwrap().unwrap()
+    lease::acquire(connection, Uuid::new_v4(), 0).await.unwrap().unwrap()
 }
 
 async fn days_there(pool: &PgPool) -> i64 {

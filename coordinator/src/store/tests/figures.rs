@@ -135,7 +135,7 @@ async fn an_hour_counts_what_was_judged_and_nothing_else_and_can_be_counted_agai
     let hour = 1_790_000_000_i64 / 3600 * 3600;
     let at = |seconds: i64| Timestamp((hour + seconds) * 1000);
     let mut lease = pool.acquire().await.unwrap();
-    let epoch = super::lease::acquire(&mut lease, Uuid::new_v4()).await.unwrap().unwrap();
+    let epoch = super::lease::acquire(&mut lease, Uuid::new_v4(), 0).await.unwrap().unwrap();
     verdict::insert(&mut connection, at(0), &[said("node_ok", Presence::Online)]).await.unwrap();
     let mut keep = async |from: i64, to: i64| {
         for second in (from..=to).step_by(5) {
