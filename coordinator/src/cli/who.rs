@@ -9,7 +9,7 @@ const NAME_CHARS_MAX: usize = 100;
 #[derive(Debug, Clone, Args)]
 pub struct Who {
     /// Who does it, for the audit table [default: the user of this machine].
-    #[arg(long = "as", value_name = "WHO")]
+    #[arg(id = "who", long = "as", value_name = "WHO")]
     pub given: Option<String>,
 }
 

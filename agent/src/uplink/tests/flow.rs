@@ -14,7 +14,7 @@ async fn nothing_is_sent_before_the_greeting_and_what_is_not_acknowledged_comes_
     agent.record(3);
 
     let mut first = rig.sessions.recv().await.unwrap();
-    assert_eq!((first.hello.protocol, first.hello.assignment_version), (1, 0));
+    assert_eq!((first.hello.protocol, first.hello.assignment_version), (2, 0));
     assert_eq!(first.hello.boot_id, agent.boot.to_string());
     first.say(greeting()).await;
     let batch = first.batch().await;
