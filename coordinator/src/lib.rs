@@ -9,11 +9,13 @@
 //!
 //! Around them: [`cli`] the operator's tool, [`config`] the file, [`identity`] keys and certificates,
 //! [`embedded`] the Postgres that comes along when none is given, [`clock`] the only clock,
-//! [`reload`] how a configuration is taken, [`revocation`] the cutting off, [`state`] what all share, [`error`] how a command says that it failed.
+//! [`reload`] how a configuration is taken, [`admitted`] the taking in of approved vantages, [`revocation`] the cutting
+//! off, [`state`] what all share, [`error`] how a command says that it failed.
 //!
 //! Absent on purpose: judgement, which is pure and lives in `parallax-decide`; and any way for a
 //! type of the wire to get past [`ingest`] or for SQL to get out of [`store`].
 
+pub mod admitted;
 pub mod api;
 pub mod cli;
 pub mod clock;

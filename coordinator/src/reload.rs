@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::admitted;
 use crate::config::Config;
 use crate::error::Failure;
 use crate::state::App;
@@ -21,9 +22,10 @@ pub struct Refused {
 /// # Errors
 /// When the database refuses.
 pub async fn start(app: &App) -> Result<(), StoreError> {
-    let config = app.config.load_full();
     let mut connection = app.pool.acquire().await?;
-    vantage::ensure(&mut connection, config.topology.vantages.keys()).await?;
+    vantage::ensure(&mut connection, app.config.load().topology.vantages.keys()).await?;
+    let config = admitted::with(Config::clone(&app.config.load()), &vantage::all(&mut connection).await?);
+    app.config.store(Arc::new(config.clone()));
     let number = configured::put_in_force(&mut connection, &config, &taker(app, How::Start)).await?;
     tracing::info!(number, "the configuration is in force");
     Ok(())
@@ -55,6 +57,7 @@ async fn take(app: &App, config: Config, how: How) -> Result<(), StoreError> {
     }
     let mut connection = app.pool.acquire().await?;
     vantage::ensure(&mut connection, config.topology.vantages.keys()).await?;
+    let config = admitted::with(config, &vantage::all(&mut connection).await?);
     let number = configured::put_in_force(&mut connection, &config, &taker(app, how)).await?;
     drop(connection);
     let gone: Vec<_> =
@@ -69,7 +72,8 @@ async fn take(app: &App, config: Config, how: How) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn taker(app: &App, how: How) -> Taker {
+/// This process, as the taker of a configuration.
+pub(crate) fn taker(app: &App, how: How) -> Taker {
     let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
     let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten().map(|user| user.name);
     Taker {

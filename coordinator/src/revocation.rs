@@ -1,14 +1,17 @@
-//! Cuts a revoked vantage off at once, wherever its stream is.
+//! Follows what people do to vantages: cuts a revoked or renamed one off at once, wherever its stream is, and
+//! takes an approved one in.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parallax_decide::names::VantageName;
 use tokio_util::sync::CancellationToken;
 
+use crate::admitted;
+use crate::ingest::standing::{Cut, Stream};
 use crate::state::App;
-use crate::store::StoreError;
-use crate::store::vantage::{self, Revocations};
+use crate::store::vantage::{self, Revocations, VantageId, VantageRow};
+use crate::store::{StoreError, certificate};
 
 /// Pause before the channel is opened again after the database was away.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
@@ -43,19 +46,38 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 async fn listen(app: &App) -> Result<(), StoreError> {
     let mut revocations = Revocations::open(&app.pool).await?;
     loop {
-        for row in vantage::all(&mut *app.pool.acquire().await?).await? {
-            if row.revoked_at.is_some() {
-                cut(app, &row.name);
-            }
-        }
+        look(app).await?;
         if let Ok(heard) = tokio::time::timeout(RELOAD_EVERY, revocations.next()).await {
             heard?;
         }
     }
 }
 
-fn cut(app: &App, vantage: &VantageName) {
-    if app.hub.cut(vantage) {
-        tracing::warn!(%vantage, "revoked: cut off");
+/// Reads how things stand, and acts on it.
+async fn look(app: &App) -> Result<(), StoreError> {
+    let (rows, keys) = {
+        let mut connection = app.pool.acquire().await?;
+        (vantage::all(&mut connection).await?, certificate::revoked_keys(&mut connection).await?)
+    };
+    let rows: BTreeMap<VantageId, VantageRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+    let cut = app.standing.cut(|stream| must_end(stream, &rows, &keys));
+    if cut > 0 {
+        tracing::warn!(streams = cut, "cut off: revoked, removed or renamed");
+    }
+    admitted::take_in(app, rows.values()).await
+}
+
+fn must_end(stream: &Stream, rows: &BTreeMap<VantageId, VantageRow>, keys: &BTreeSet<[u8; 32]>) -> Option<Cut> {
+    let row = rows.get(&stream.vantage)?;
+    if row.revoked_at.is_some() {
+        Some(Cut::Revoked)
+    } else if row.retired_at.is_some() {
+        Some(Cut::Removed)
+    } else if keys.contains(&stream.key_sha256) {
+        Some(Cut::KeyRevoked)
+    } else if row.name != stream.name {
+        Some(Cut::Renamed)
+    } else {
+        None
     }
 }

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::hub::Hub;
+use crate::ingest::standing::Standing;
 use crate::reload::Refused;
 
 /// A running coordinator.
@@ -30,6 +31,8 @@ pub struct App {
     pub instance: Uuid,
     /// Highest epoch of the lease that this process has seen; 0: none yet.
     pub epoch_seen: AtomicI64,
+    /// The streams that stand here, by their keys.
+    pub standing: Standing,
     /// Where certificates and secrets are kept.
     pub state_dir: PathBuf,
 }
@@ -48,6 +51,7 @@ impl App {
             clock,
             instance,
             epoch_seen: AtomicI64::new(0),
+            standing: Standing::default(),
             state_dir,
         })
     }

@@ -1,7 +1,8 @@
 //! The operator's tool. Data goes to stdout, everything else to stderr.
 //!
 //! - [`serve`] runs the coordinator. [`config`] checks and shows the configuration.
-//! - [`token`] makes tokens with which agents join; [`vantage`] issues identities by hand and lists places.
+//! - [`token`] makes tokens with which agents join; [`vantage`] says who may measure, [`authority`]
+//!   who vouches for them; [`who`]: who did it.
 //! - [`matrix`], [`incidents`], [`explain`], [`failover`] show what the page shows; [`reading`] is
 //!   what they share.
 //! - [`database`] finds the database of a reading command.
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::error::{Exit, Failure};
 
+pub mod authority;
 pub mod config;
 pub mod database;
 pub mod explain;
@@ -21,6 +23,8 @@ pub mod incidents;
 pub mod matrix;
 pub mod reading;
 pub mod serve;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod token;
 pub mod vantage;
 pub mod who;
@@ -59,7 +63,10 @@ pub enum Command {
     /// One-use tokens with which agents join.
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// Places that measure: issue an identity, list them, cut one off.
+    /// Certificate authorities: list them, replace one, retire one.
+    #[command(subcommand)]
+    Authority(authority::AuthorityCommand),
+    /// Places that measure: list, show, approve, rename, replace, remove, revoke, issue.
     #[command(subcommand)]
     Vantage(vantage::VantageCommand),
     /// Every vantage against every name, now.
@@ -119,6 +126,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Config(command) => config::run(&command, &cli.global),
         Command::Serve(serve) => runtime()?.block_on(serve::run(serve)),
+        Command::Authority(command) => runtime()?.block_on(authority::run(command, &cli.global)),
         Command::Token(command) => runtime()?.block_on(token::run(command, &cli.global)),
         Command::Vantage(command) => runtime()?.block_on(vantage::run(command, &cli.global)),
         Command::Matrix(command) => runtime()?.block_on(matrix::run(command, &cli.global)),

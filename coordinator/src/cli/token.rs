@@ -359,3 +359,111 @@ async fn revoke(one: &Revoke, global: &Global) -> Result<(), Failure> {
 fn text(at: Timestamp) -> String {
     store::offset(at).format(&Rfc3339).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::{database, global, who};
+    use crate::store::enrolment::Enrolment;
+    use crate::store::vantage::change;
+
+    fn create(name: &str, database: &Database) -> Create {
+        Create {
+            name: name.to_owned(),
+            labels: vec!["site=kazan".to_owned()],
+            ttl: "60m".to_owned(),
+            coordinators: Vec::new(),
+            machine: None,
+            version: None,
+            arch: None,
+            who: who("anna"),
+            database: database.clone(),
+            shown: Shown { utc: true, no_color: true },
+        }
+    }
+
+    async fn made(one: &Create) -> Result<Made, Failure> {
+        make(one, &one.name.parse().unwrap(), Duration::from_secs(3600), &labels(&one.labels)?).await
+    }
+
+    #[tokio::test]
+    async fn a_token_says_what_the_coordinator_published_and_its_secret_is_nowhere() {
+        let (database, mut connection) = database().await;
+        let one = create("branch-omsk", &database);
+        let none = made(&one).await.err().unwrap();
+        assert!(none.exit == Exit::Refused && none.to_string().contains("parallax serve"), "{none}");
+        let published =
+            Enrolment { coordinators: vec!["parallax.example.net:8443".to_owned()], authority_sha256: [9; 32] };
+        enrolment::write(&mut connection, &published).await.unwrap();
+        let made_one = made(&one).await.unwrap();
+        assert!(made_one.waits, "the configuration does not list it");
+        let token = parallax_proto::token::parse(&made_one.text).unwrap();
+        assert_eq!((token.vantage.as_str(), token.coordinators), ("branch-omsk", published.coordinators));
+        assert_eq!(token.authority_sha256, [9; 32]);
+        let stored: String = sqlx::query_scalar(
+            "select string_agg(t::text, ' ') || (select string_agg(a::text, ' ') from audit a) from join_token t",
+        )
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+        assert!(!stored.contains(&crate::identity::bundle::hex(&token.secret)), "{stored}");
+        assert!(
+            stored.contains(&crate::identity::bundle::hex(&sha256(&token.secret))) && stored.contains("anna"),
+            "{stored}"
+        );
+        let row = vantage::by_name(&mut connection, &"branch-omsk".parse().unwrap()).await.unwrap().unwrap();
+        assert_eq!(row.labels["site"], "kazan");
+        // Two tokens have two secrets.
+        assert_ne!(parallax_proto::token::parse(&made(&one).await.unwrap().text).unwrap().secret, token.secret);
+    }
+
+    #[tokio::test]
+    async fn a_revoked_vantage_gets_no_token_before_its_keys_are_replaced() {
+        let (database, mut connection) = database().await;
+        let published = Enrolment { coordinators: Vec::new(), authority_sha256: [9; 32] };
+        enrolment::write(&mut connection, &published).await.unwrap();
+        let mut one = create("branch-omsk", &database);
+        let nowhere = made(&one).await.err().unwrap();
+        assert!(nowhere.exit == Exit::Usage && nowhere.to_string().contains("advertise"), "{nowhere}");
+        one.coordinators = vec!["192.0.2.1:8443".to_owned()];
+        made(&one).await.unwrap();
+        let name = "branch-omsk".parse().unwrap();
+        change::revoke(&mut connection, &name).await.unwrap();
+        let refused = made(&one).await.err().unwrap();
+        assert!(refused.exit == Exit::Refused && refused.to_string().contains("vantage replace"), "{refused}");
+        let id = vantage::by_name(&mut connection, &name).await.unwrap().unwrap().id;
+        change::replace(&mut connection, id).await.unwrap();
+        made(&one).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_token_is_taken_back_once_and_a_used_one_never() {
+        let (database, mut connection) = database().await;
+        let published = Enrolment { coordinators: vec!["a.example:1".to_owned()], authority_sha256: [9; 32] };
+        enrolment::write(&mut connection, &published).await.unwrap();
+        let id = made(&create("branch-omsk", &database)).await.unwrap().id;
+        let take = |id| {
+            let one = Revoke { id, reason: "lost".to_owned(), who: who("boris"), database: database.clone() };
+            async move { revoke(&one, &global()).await }
+        };
+        take(id).await.unwrap();
+        assert_eq!(take(id + 1).await.unwrap_err().exit, Exit::NotFound);
+        sqlx::query("update join_token set revoked_at = null, used_at = now(), used_by_sha256 = sha256('x')")
+            .execute(&mut connection)
+            .await
+            .unwrap();
+        let used = take(id).await.unwrap_err();
+        assert!(used.exit == Exit::Refused && used.to_string().contains("vantage revoke branch-omsk"), "{used}");
+        let changed = sqlx::query("update audit set who = 'nobody'").execute(&mut connection).await;
+        assert!(changed.unwrap_err().to_string().contains("append only"));
+    }
+
+    #[test]
+    fn labels_are_words() {
+        let read = |labels_given: &[&str]| labels(&labels_given.iter().map(|&one| one.to_owned()).collect::<Vec<_>>());
+        assert_eq!(read(&["site=kazan", "isp=rt"]).unwrap().len(), 2);
+        for wrong in [&["site"][..], &["=x"], &["x="], &["a=b=c"], &["a=1", "a=2"], &["a=\n"]] {
+            assert_eq!(read(wrong).unwrap_err().exit, Exit::Usage, "{wrong:?}");
+        }
+    }
+}

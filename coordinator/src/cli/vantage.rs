@@ -1,36 +1,44 @@
-//! `parallax vantage`: issue, list, revoke.
+//! `parallax vantage`: who measures, and who may. [`show`]: reading. [`change`]: what people do to one.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use parallax_decide::names::VantageName;
-use parallax_decide::time::Timestamp;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
 use super::config::ConfigFile;
-use super::database::Database;
-use super::reading::{connect, failed};
 use super::{Global, StateDir, print, print_json};
 use crate::clock;
 use crate::error::{Exit, Failure};
 use crate::identity::bundle::{Bundle, Making};
 use crate::identity::folder;
 use crate::identity::signer::Signer;
-use crate::store::read::now::{self, VantageNow};
-use crate::store::{self, vantage};
-use crate::words::vantage::{cloned, condition};
+
+pub mod change;
+pub mod show;
+#[cfg(test)]
+mod tests;
 
 /// `parallax vantage …`
 #[derive(Debug, Subcommand)]
 pub enum VantageCommand {
+    /// List the vantages that were ever configured or joined, and when each was last heard.
+    List(show::List),
+    /// Show what is known of one: labels, certificates, clock, last stream, gaps.
+    Show(show::Show),
+    /// Take in a vantage that joined with a token although the configuration does not list it.
+    Approve(change::Approve),
+    /// Give a vantage another name; its history and its keys stay its own.
+    Rename(change::Rename),
+    /// Refuse the keys a vantage has had and take new ones: a machine was replaced, or stolen.
+    Replace(change::Change),
+    /// Remove a vantage for good; its history stays.
+    Remove(change::Change),
+    /// Refuse a vantage's certificates, or one of its keys, and cut it off at once.
+    Revoke(change::Revoke),
     /// Write the identity of a vantage by hand: ca.pem, certificate.pem, key.pem, signers.txt.
     Issue(Issue),
-    /// List the vantages that were ever configured, and when each was last heard.
-    List(Database),
-    /// Refuse a vantage's certificate for good and cut it off at once.
-    Revoke(Revoke),
 }
 
 /// `parallax vantage issue`
@@ -52,25 +60,20 @@ pub struct Issue {
     pub make_authority: bool,
 }
 
-/// `parallax vantage revoke`
-#[derive(Debug, Args)]
-pub struct Revoke {
-    /// Name of the vantage.
-    pub name: String,
-    /// Where it is stored.
-    #[command(flatten)]
-    pub database: Database,
-}
-
 /// Runs it.
 ///
 /// # Errors
 /// What happened, why, and how to fix it.
 pub async fn run(command: VantageCommand, global: &Global) -> Result<(), Failure> {
     match command {
+        VantageCommand::List(one) => show::list(&one, global).await,
+        VantageCommand::Show(one) => show::show(&one, global).await,
+        VantageCommand::Approve(one) => change::approve(&one, global).await,
+        VantageCommand::Rename(one) => change::rename(&one, global).await,
+        VantageCommand::Replace(one) => change::replace(&one, global).await,
+        VantageCommand::Remove(one) => change::remove(&one, global).await,
+        VantageCommand::Revoke(one) => change::revoke(&one, global).await,
         VantageCommand::Issue(one) => issue(&one, global),
-        VantageCommand::List(database) => list(&database, global).await,
-        VantageCommand::Revoke(one) => revoke(&one, global).await,
     }
 }
 
@@ -94,74 +97,11 @@ fn issue(one: &Issue, global: &Global) -> Result<(), Failure> {
     print(&format!("issued {name} into {}, valid until {not_after}\n", one.out.display()))
 }
 
-async fn list(database: &Database, global: &Global) -> Result<(), Failure> {
-    let mut connection = connect(database).await?;
-    let rows = vantage::all(&mut connection).await.map_err(failed)?;
-    let now: BTreeMap<String, VantageNow> = now::vantages(&mut connection)
-        .await
-        .map_err(failed)?
-        .into_iter()
-        .map(|vantage| (vantage.name.clone(), vantage))
-        .collect();
-    if global.json {
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|row| {
-                json!({
-                    "name": row.name, "first_seen_at": row.first_seen_at.map(text), "last_seen_at": row.last_seen_at.map(text),
-                    "agent_version": row.agent_version, "revoked_at": row.revoked_at.map(text),
-                    "clock_offset_ms": now.get(row.name.as_str()).and_then(|now| now.clock_offset_ms),
-                    "controls_lately": now.get(row.name.as_str()).and_then(|now| now.controls_lately),
-                    "coordinator": now.get(row.name.as_str()).and_then(|now| now.held_by.as_ref()).map(|(name, _)| name),
-                    "connected_from": now.get(row.name.as_str()).and_then(|now| now.held_by.as_ref()).map(|(_, from)| from),
-                    "cloned": now.get(row.name.as_str()).and_then(|now| now.cloned.as_ref()),
-                })
-            })
-            .collect();
-        return print_json(&json!({ "schema": 1, "vantages": rows }));
-    }
-    let mut out = format!(
-        "{:<24} {:<28} {:<12} {:<8} {:<24} {}\n",
-        "NAME", "LAST SEEN", "AGENT", "STATE", "AT COORDINATOR", "CLOCK, CONTROLS"
-    );
-    for row in rows {
-        let last = row.last_seen_at.map_or_else(|| "never".to_owned(), text);
-        let state = if row.revoked_at.is_some() { "revoked" } else { "valid" };
-        let now = now.get(row.name.as_str());
-        let said = now.map(|now| condition(now.clock_offset_ms, now.controls_lately));
-        let held_by = now.and_then(|now| now.held_by.as_ref()).map_or("-", |(name, _)| name.as_str());
-        let line = format!(
-            "{:<24} {last:<28} {:<12} {state:<8} {held_by:<24} {}",
-            row.name.as_str(),
-            row.agent_version.unwrap_or_default(),
-            said.unwrap_or_default()
-        );
-        out.push_str(line.trim_end());
-        out.push('\n');
-        if let Some(both) = now.and_then(|now| now.cloned.as_ref()) {
-            out.push_str(&format!("    {}\n", cloned(both)));
-        }
-    }
-    print(&out)
-}
-
-async fn revoke(one: &Revoke, global: &Global) -> Result<(), Failure> {
-    let name = parse(&one.name)?;
-    let mut connection = connect(&one.database).await?;
-    let found = vantage::revoke(&mut connection, &name).await.map_err(failed)?;
-    if !found {
-        return Err(Failure::new(Exit::NotFound, format!("there is no vantage {name}")).fix("parallax vantage list"));
-    }
-    if global.json {
-        return print_json(&json!({ "schema": 1, "vantage": name, "revoked": true }));
-    }
-    print(&format!("revoked {name}; its stream is cut and its certificate refused from now on\n"))
-}
-
 fn parse(name: &str) -> Result<VantageName, Failure> {
     name.parse().map_err(|error| Failure::new(Exit::Usage, "not a name for a vantage").why(error))
 }
 
-fn text(at: Timestamp) -> String {
-    store::offset(at).format(&Rfc3339).unwrap_or_default()
+/// There is no vantage of this name.
+fn unknown(name: &VantageName) -> Failure {
+    Failure::new(Exit::NotFound, format!("there is no vantage {name}")).fix("parallax vantage list")
 }

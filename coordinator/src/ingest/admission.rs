@@ -37,10 +37,13 @@ pub fn certificate(peer: &Peer) -> Result<&Presented, Status> {
 pub async fn admit(app: &App, presented: &Presented, remote: SocketAddr) -> Result<VantageRow, Status> {
     let found = async {
         let mut connection = app.pool.acquire().await?;
-        if app.config.load().topology.vantages.contains_key(&presented.name) {
-            vantage::ensure(&mut connection, [&presented.name]).await?;
+        let from = remote.ip().to_string();
+        let found = certificate::holder(&mut connection, presented, app.instance, &from).await?;
+        if found.is_some() || !app.config.load().topology.vantages.contains_key(&presented.name) {
+            return Ok(found);
         }
-        certificate::holder(&mut connection, presented, app.instance, &remote.ip().to_string()).await
+        vantage::find_or_make(&mut connection, &presented.name).await?;
+        certificate::holder(&mut connection, presented, app.instance, &from).await
     };
     let found = found.await.map_err(|error: StoreError| unavailable(&error))?;
     let Some(Holder { vantage: row, key_revoked }) = found else {

@@ -1,7 +1,8 @@
 //! Takes the agents' streams. The types of the wire stop here.
 //!
 //! - [`accept`]: TCP, mutual TLS. [`tls`]: what a client certificate says.
-//! - [`enrolment`]: how an agent gets a certificate, at a bounded [`pace`]. [`admission`]: which one may report.
+//! - [`enrolment`]: how an agent gets a certificate, at a bounded [`pace`]. [`admission`]: which one may report;
+//!   [`standing`]: which do.
 //! - [`session`]: one stream: greeting, assignment, batches, reports, tasks.
 //! - [`validate`]: a batch as rows, or what is wrong with it.
 //! - [`committer`]: one transaction for the waiting batches of many agents; only then an answer.
@@ -34,6 +35,7 @@ pub mod enrolment;
 pub mod order;
 pub mod pace;
 pub mod session;
+pub mod standing;
 #[cfg(test)]
 mod tests;
 pub mod tls;

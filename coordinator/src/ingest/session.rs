@@ -37,10 +37,11 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 use super::accept::Peer;
-use super::admission::{admit, certificate, unavailable};
+use super::admission::{admit, certificate, refusal, unavailable};
 use super::committer::{Committer, Ending};
 use super::enrolment::{self, For};
 use super::order::{self, Orders};
+use super::standing::{Cut, Stream};
 use super::validate::{self, Context};
 use super::{assignment, convert};
 use crate::clock::{self, monotonic};
@@ -181,6 +182,11 @@ impl Session {
         let mut trust = self.keeper.changes();
         let arrival = Arrival { agent_version: hello.agent_version.clone(), boot, remote: self.remote };
         let place = app.hub.enter(&self.vantage, arrival, outbound);
+        let stands = app.standing.enter(Stream {
+            vantage: self.id,
+            name: self.vantage.clone(),
+            key_sha256: self.presented.key_sha256,
+        });
         // Again, now that a revocation finds this stream: one between the first look and here did not.
         admit(&self.app, &self.presented, self.remote).await?;
         tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");
@@ -214,6 +220,7 @@ impl Session {
                 () = place.closed.cancelled() => {
                     return Err(closed(&place));
                 }
+                () = stands.cut.cancelled() => return Err(cut_off(stands.why(), &self.vantage)),
                 () = self.shutdown.cancelled() => return Err(ending()),
                 stored = storing => {
                     stored.map_err(|Ending| ending())?;
@@ -464,6 +471,24 @@ impl Session {
             Some(ack) => self.send(ToAgent::Ack(ack)).await,
             None => Ok(()),
         }
+    }
+}
+
+/// What a person did to the vantage of a stream, as its agent is told.
+fn cut_off(why: Cut, vantage: &VantageName) -> Status {
+    match why {
+        Cut::Revoked => {
+            refusal(Code::PermissionDenied, "vantage_revoked", &format!("closed: vantage {vantage} was revoked"))
+        }
+        Cut::KeyRevoked => refusal(
+            Code::PermissionDenied,
+            "vantage_revoked",
+            &format!("closed: this key of vantage {vantage} was revoked"),
+        ),
+        Cut::Removed => {
+            refusal(Code::PermissionDenied, "vantage_unknown", &format!("closed: vantage {vantage} was removed"))
+        }
+        Cut::Renamed => Status::unavailable(format!("closed: vantage {vantage} has another name now; connect again")),
     }
 }
 

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::serve;
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::config::identity::Identity;
 use crate::hub::{ChangeFailed, ChangeOutcome, ChangeTask, LocalChange, NotConnected, Task, Work};
 use crate::identity::bundle::{Bundle, Making};
@@ -31,6 +31,8 @@ use crate::identity::{SERVER_NAME, folder};
 use crate::state::App;
 use crate::testing;
 
+mod enrolment;
+
 const BOOT: &str = "000000000000000000000000000b0071";
 const OLDER_BOOT: &str = "000000000000000000000000000b0070";
 
@@ -38,18 +40,30 @@ const OLDER_BOOT: &str = "000000000000000000000000000b0070";
 struct World {
     app: Arc<App>,
     address: std::net::SocketAddr,
-    state: tempfile::TempDir,
+    state: Arc<tempfile::TempDir>,
     keeper: Arc<Keeper>,
     shutdown: CancellationToken,
     serving: JoinHandle<anyhow::Result<()>>,
 }
 
 async fn world() -> World {
-    let app = testing::app().await;
-    let state = tempfile::tempdir().unwrap();
+    world_with(Identity::default()).await
+}
+
+async fn world_with(settings: Identity) -> World {
+    serving(testing::app().await, Arc::new(tempfile::tempdir().unwrap()), &settings).await
+}
+
+/// Another coordinator with the same database and authority.
+async fn world_beside(one: &World) -> World {
+    let app = App::new(one.app.pool.clone(), testing::example(), Clock::system(), "/nonexistent".into());
+    serving(app, Arc::clone(&one.state), &Identity::default()).await
+}
+
+async fn serving(app: Arc<App>, state: Arc<tempfile::TempDir>, settings: &Identity) -> World {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let keeper = Keeper::open(state.path().to_owned(), address, &Identity::default(), clock::wall());
+    let keeper = Keeper::open(state.path().to_owned(), address, settings, clock::wall());
     let keeper = Arc::new(keeper.unwrap());
     let shutdown = CancellationToken::new();
     let serving = tokio::spawn(serve(Arc::clone(&app), listener, Arc::clone(&keeper), shutdown.clone()));
@@ -72,7 +86,13 @@ impl World {
     }
 
     async fn open(&self, identity: Option<&Path>, trust: &Path) -> Result<Agent, Status> {
-        let config = client_config(identity, trust);
+        let channel = self.channel(client_config(identity, trust)).await?;
+        let (up, messages) = mpsc::channel(64);
+        let response = ProbeClient::new(channel).session(ReceiverStream::new(messages)).await?;
+        Ok(Agent { up, down: response.into_inner() })
+    }
+
+    async fn channel(&self, config: Arc<ClientConfig>) -> Result<tonic::transport::Channel, Status> {
         let address = self.address;
         let connector = tower::service_fn(move |_: http::Uri| {
             let config = Arc::clone(&config);
@@ -83,13 +103,8 @@ impl World {
             }
         });
         let endpoint = tonic::transport::Endpoint::from_static("http://parallax-coordinator");
-        let channel = endpoint
-            .connect_with_connector(connector)
-            .await
-            .map_err(|error| Status::unavailable(format!("{error:?}")))?;
-        let (up, messages) = mpsc::channel(64);
-        let response = ProbeClient::new(channel).session(ReceiverStream::new(messages)).await?;
-        Ok(Agent { up, down: response.into_inner() })
+        let channel = endpoint.connect_with_connector(connector).await;
+        channel.map_err(|error| Status::unavailable(format!("{error:?}")))
     }
 
     /// Connects, greets, and takes the assignment.
@@ -387,7 +402,7 @@ async fn a_revoked_vantage_is_cut_off_and_does_not_come_back() {
     let listening = tokio::spawn(crate::revocation::run(Arc::clone(&world.app), world.shutdown.clone()));
     let (mut agent, _) = world.agent("de-fra").await.unwrap();
     let name: VantageName = "de-fra".parse().unwrap();
-    crate::store::vantage::revoke(&mut world.app.pool.acquire().await.unwrap(), &name).await.unwrap();
+    crate::store::vantage::change::revoke(&mut world.app.pool.acquire().await.unwrap(), &name).await.unwrap();
     let status = agent.next().await.unwrap_err();
     assert!(status.message().contains("revoked"), "{status}");
     let Err(status) = world.agent("de-fra").await else { panic!("admitted") };
@@ -402,7 +417,7 @@ async fn a_revocation_between_the_opening_of_a_stream_and_its_greeting_is_seen()
     let identity = world.identity("de-fra");
     let mut agent = world.open(Some(&identity), &identity).await.unwrap();
     let name: VantageName = "de-fra".parse().unwrap();
-    crate::store::vantage::revoke(&mut world.app.pool.acquire().await.unwrap(), &name).await.unwrap();
+    crate::store::vantage::change::revoke(&mut world.app.pool.acquire().await.unwrap(), &name).await.unwrap();
     agent.hello(1, BOOT).await;
     let status = agent.next().await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::PermissionDenied, "{status}");
@@ -416,7 +431,7 @@ async fn a_revocation_between_the_opening_of_a_stream_and_its_greeting_is_seen()
 async fn a_greeting_that_is_wrong_is_answered_with_the_reason() {
     let world = world().await;
     let identity = world.identity("de-fra");
-    for (protocol, boot, part) in [(2, BOOT, "protocol 2"), (1, "short", "boot_id"), (1, &"0".repeat(32), "boot_id")] {
+    for (protocol, boot, part) in [(0, BOOT, "protocol 0"), (1, "short", "boot_id"), (1, &"0".repeat(32), "boot_id")] {
         let mut agent = world.open(Some(&identity), &identity).await.unwrap();
         agent.hello(protocol, boot).await;
         let status = agent.next().await.unwrap_err();

@@ -1,5 +1,7 @@
 //! Certificates of agents, by their keys. A certificate's key says whose it is, whatever name it carries.
 
+use std::collections::BTreeSet;
+
 use parallax_decide::names::VantageName;
 use parallax_decide::time::Timestamp;
 use sqlx::PgConnection;
@@ -201,4 +203,43 @@ pub async fn prune(connection: &mut PgConnection) -> Result<u64, StoreError> {
     .execute(connection)
     .await?;
     Ok(done.rows_affected())
+}
+
+/// Keys that were refused for good and whose certificates could still be shown.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn revoked_keys(connection: &mut PgConnection) -> Result<BTreeSet<[u8; 32]>, StoreError> {
+    let keys = sqlx::query_scalar!(
+        "select key_sha256 from agent_certificate where revoked_at is not null and not_after > clock_timestamp()"
+    )
+    .fetch_all(connection)
+    .await?;
+    keys.into_iter()
+        .map(|key| {
+            key.try_into().map_err(|_| StoreError::content("agent_certificate", "key_sha256", "?", "not 32 bytes"))
+        })
+        .collect()
+}
+
+/// How many valid certificates each authority vouches for.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn valid_by_authority(connection: &mut PgConnection) -> Result<Vec<([u8; 32], i64)>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select authority_sha256 as "authority!", count(*) as "count!" from agent_certificate
+           where authority_sha256 is not null and revoked_at is null and not_after > clock_timestamp()
+           group by authority_sha256"#
+    )
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let authority = row.authority.try_into();
+            let authority = authority
+                .map_err(|_| StoreError::content("agent_certificate", "authority_sha256", "?", "not 32 bytes"))?;
+            Ok((authority, row.count))
+        })
+        .collect()
 }

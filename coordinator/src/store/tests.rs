@@ -467,8 +467,8 @@ async fn a_revoked_vantage_stays_revoked_and_the_others_hear_of_it() {
     let (pool, _) = with_vantage().await;
     let mut heard = vantage::Revocations::open(&pool).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
-    assert!(vantage::revoke(&mut connection, &"de-fra".parse().unwrap()).await.unwrap());
-    assert!(!vantage::revoke(&mut connection, &"nowhere".parse().unwrap()).await.unwrap());
+    assert!(vantage::change::revoke(&mut connection, &"de-fra".parse().unwrap()).await.unwrap());
+    assert!(!vantage::change::revoke(&mut connection, &"nowhere".parse().unwrap()).await.unwrap());
     heard.next().await.unwrap();
     let row = vantage::find_or_make(&mut connection, &"de-fra".parse().unwrap()).await.unwrap();
     assert!(row.revoked_at.is_some());

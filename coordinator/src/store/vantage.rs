@@ -12,7 +12,10 @@ use uuid::Uuid;
 
 use super::{StoreError, timestamp};
 
-/// Channel on which a revocation is told to the running coordinators.
+pub mod change;
+pub mod detail;
+
+/// Channel on which the running coordinators are told that a vantage or a key was changed by a person.
 pub const REVOKED_CHANNEL: &str = "vantage_revoked";
 
 /// Short key of a vantage in the log.
@@ -92,6 +95,14 @@ pub async fn ensure<'a>(
     connection: &mut PgConnection,
     names: impl IntoIterator<Item = &'a VantageName>,
 ) -> Result<BTreeMap<VantageName, VantageId>, StoreError> {
+    insert_missing(&mut *connection, names).await?;
+    Ok(all(connection).await?.into_iter().map(|row| (row.name, row.id)).collect())
+}
+
+async fn insert_missing<'a>(
+    connection: &mut PgConnection,
+    names: impl IntoIterator<Item = &'a VantageName>,
+) -> Result<(), StoreError> {
     let names: Vec<String> = names.into_iter().map(ToString::to_string).collect();
     // Keys are few (a smallint), and an insert that ends in a conflict has used one up: only names
     // that are missing are inserted. The conflict is left for two coordinators in the same moment.
@@ -103,7 +114,7 @@ pub async fn ensure<'a>(
     )
     .execute(&mut *connection)
     .await?;
-    Ok(all(connection).await?.into_iter().map(|row| (row.name, row.id)).collect())
+    Ok(())
 }
 
 /// Every vantage that was ever configured, by name.
@@ -129,17 +140,11 @@ pub async fn all(connection: &mut PgConnection) -> Result<Vec<VantageRow>, Store
 /// # Errors
 /// When the database refuses, or holds a name that is none.
 pub async fn find_or_make(connection: &mut PgConnection, name: &VantageName) -> Result<VantageRow, StoreError> {
-    ensure(&mut *connection, [name]).await?;
-    sqlx::query_as!(
-        Row,
-        r#"select id, name, first_seen_at, last_seen_at, agent_version, revoked_at, admitted_at, keys_from, retired_at,
-                  labels as "labels: Json<BTreeMap<String, String>>", last_remote, last_coordinator
-           from vantage where name = $1"#,
-        name.as_str()
-    )
-    .fetch_one(connection)
-    .await?
-    .try_into()
+    if let Some(row) = by_name(&mut *connection, name).await? {
+        return Ok(row);
+    }
+    insert_missing(&mut *connection, [name]).await?;
+    by_name(connection, name).await?.ok_or(StoreError::Database(sqlx::Error::RowNotFound))
 }
 
 /// One vantage by its key.
@@ -210,25 +215,6 @@ pub async fn greeted(
     .execute(connection)
     .await?;
     Ok(())
-}
-
-/// Refuses a vantage's certificates from now on and tells the running coordinators to cut it off.
-/// Returns false when there is no such vantage.
-///
-/// # Errors
-/// When the database refuses.
-pub async fn revoke(connection: &mut PgConnection, name: &VantageName) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
-        "with revoked as (
-             update vantage set revoked_at = coalesce(revoked_at, clock_timestamp()) where name = $1 returning name
-         )
-         select pg_notify($2, name) from revoked",
-        name.as_str(),
-        REVOKED_CHANNEL
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(!done.is_empty())
 }
 
 /// Hears of revocations by any process.

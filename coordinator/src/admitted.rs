@@ -1,0 +1,90 @@
+//! Vantages that a person approved although the configuration does not list them: they are taken in as if it
+//! did, each its own failure domain, with the labels of its token. Listed, the configuration counts.
+
+use std::sync::Arc;
+
+use parallax_decide::topology::{Mode, Vantage};
+
+use crate::config::Config;
+use crate::hub::News;
+use crate::reload;
+use crate::state::App;
+use crate::store::StoreError;
+use crate::store::config_version::How;
+use crate::store::configured;
+use crate::store::vantage::VantageRow;
+
+/// The configuration with those among the rows that were approved.
+#[must_use]
+pub fn with<'a>(mut config: Config, rows: impl IntoIterator<Item = &'a VantageRow>) -> Config {
+    for row in missing(&config, rows).collect::<Vec<_>>() {
+        let Ok(failure_domain) = row.name.as_str().parse() else { continue };
+        let vantage = Vantage { failure_domain, upstream: None, pin_driver: None, pin_mode: Mode::Observe };
+        config.topology.vantages.insert(row.name.clone(), vantage);
+        config.labels.insert(row.name.clone(), row.labels.clone());
+    }
+    config
+}
+
+fn missing<'a>(
+    config: &Config,
+    rows: impl IntoIterator<Item = &'a VantageRow>,
+) -> impl Iterator<Item = &'a VantageRow> {
+    rows.into_iter().filter(|row| {
+        let approved = row.admitted_at.is_some() && row.retired_at.is_none() && row.revoked_at.is_none();
+        approved && !config.topology.vantages.contains_key(&row.name)
+    })
+}
+
+/// Has a running coordinator take in those that were approved meanwhile.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn take_in<'a>(app: &App, rows: impl Iterator<Item = &'a VantageRow> + Clone) -> Result<(), StoreError> {
+    let now = app.config.load_full();
+    let new: Vec<_> = missing(&now, rows.clone()).map(|row| row.name.clone()).collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let config = Arc::new(with(Config::clone(&now), rows));
+    let taker = reload::taker(app, How::Request);
+    configured::put_in_force(&mut *app.pool.acquire().await?, &config, &taker).await?;
+    // A reload in between has read the rows itself.
+    let before = app.config.compare_and_swap(&now, config);
+    if Arc::ptr_eq(&before, &now) {
+        for vantage in new {
+            tracing::info!(%vantage, "approved: taken in");
+        }
+        app.hub.announce(News::Vantages);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::vantage;
+    use crate::testing;
+
+    #[tokio::test]
+    async fn an_approved_vantage_is_taken_in_with_its_labels_and_a_listed_one_stays_as_it_is() {
+        let app = testing::app().await;
+        let mut connection = app.pool.acquire().await.unwrap();
+        let new = "branch-omsk".parse().unwrap();
+        let row = vantage::find_or_make(&mut connection, &new).await.unwrap();
+        let labels = [("site".to_owned(), "omsk".to_owned())].into();
+        vantage::set_labels(&mut connection, row.id, &labels).await.unwrap();
+        let rows = vantage::all(&mut connection).await.unwrap();
+        take_in(&app, rows.iter()).await.unwrap();
+        assert!(!app.config.load().topology.vantages.contains_key(&new), "nobody approved it");
+        vantage::change::approve(&mut connection, row.id, "anna").await.unwrap();
+        let rows = vantage::all(&mut connection).await.unwrap();
+        take_in(&app, rows.iter()).await.unwrap();
+        let config = app.config.load();
+        assert_eq!(config.topology.vantages[&new].failure_domain.as_str(), "branch-omsk");
+        assert_eq!(config.labels[&new], labels);
+        assert!(vantage::is_listed(&mut connection, &new).await.unwrap());
+        let listed = "branch-kazan".parse().unwrap();
+        assert_eq!(config.topology.vantages[&listed], testing::example().topology.vantages[&listed]);
+    }
+}

@@ -1,0 +1,194 @@
+//! `parallax authority`: list the certificate authorities of STATE/ca, put a new one beside them, retire an old one.
+//! A running coordinator sees the change by itself within seconds.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand};
+use parallax_proto::token::Fingerprint;
+use serde_json::{Value, json};
+use time::format_description::well_known::Rfc3339;
+
+use super::config::ConfigFile;
+use super::database::Database;
+use super::reading::{connect, failed};
+use super::who::Who;
+use super::{Global, print, print_json};
+use crate::clock;
+use crate::error::{Exit, Failure};
+use crate::identity::bundle::{self, Bundle, Making, hex};
+use crate::store::audit::{self, Deed};
+use crate::store::certificate;
+
+/// `parallax authority …`
+#[derive(Debug, Subcommand)]
+pub enum AuthorityCommand {
+    /// List the authorities that are trusted, and how many valid certificates each vouches for.
+    List(List),
+    /// Make a new authority beside the old one: it issues from now on, and both are trusted.
+    Rotate(Rotate),
+    /// Trust an old authority no more and destroy its key.
+    Retire(Retire),
+}
+
+/// `parallax authority list`
+#[derive(Debug, Args)]
+pub struct List {
+    /// Configuration, for an authority of the operator's own.
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// State directory, and where certificates are recorded.
+    #[command(flatten)]
+    pub database: Database,
+}
+
+/// `parallax authority rotate`
+#[derive(Debug, Args)]
+pub struct Rotate {
+    /// Why, for the audit table.
+    #[arg(long)]
+    pub reason: String,
+    /// Who does it.
+    #[command(flatten)]
+    pub who: Who,
+    /// Configuration, for an authority of the operator's own.
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// State directory, and where the audit table is.
+    #[command(flatten)]
+    pub database: Database,
+}
+
+/// `parallax authority retire`
+#[derive(Debug, Args)]
+pub struct Retire {
+    /// Beginning of its fingerprint.
+    pub fingerprint: String,
+    /// Also while valid certificates of it are left: their agents must join again.
+    #[arg(long)]
+    pub force: bool,
+    /// Why, for the audit table.
+    #[arg(long)]
+    pub reason: String,
+    /// Who does it.
+    #[command(flatten)]
+    pub who: Who,
+    /// Configuration, for an authority of the operator's own.
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// State directory, and where certificates are recorded.
+    #[command(flatten)]
+    pub database: Database,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// What happened, why, and how to fix it.
+pub async fn run(command: AuthorityCommand, global: &Global) -> Result<(), Failure> {
+    match command {
+        AuthorityCommand::List(one) => list(&one, global).await,
+        AuthorityCommand::Rotate(one) => rotate(&one, global).await,
+        AuthorityCommand::Retire(one) => retire(&one, global).await,
+    }
+}
+
+/// Those of the operator's are replaced by the operator: in the files.
+fn built_in(config: &ConfigFile) -> Result<(), Failure> {
+    match config.load()?.identity.authority {
+        None => Ok(()),
+        Some(pair) => Err(Failure::new(Exit::Refused, "the authority is the operator's own")
+            .why(format!("the configuration takes it from {}", pair.certificates.display()))
+            .fix("put the new certificate first in that file, leave the old one behind it, and replace the key file; the old one goes when no agent holds a certificate of it")),
+    }
+}
+
+async fn list(one: &List, global: &Global) -> Result<(), Failure> {
+    let identity = one.config.load()?.identity;
+    let bundle = match &identity.authority {
+        Some(pair) => Bundle::of_operator(&pair.certificates, &pair.key)?,
+        None => Bundle::open(&one.database.state.path()?, Making::Forbidden, clock::wall())?,
+    };
+    let mut connection = connect(&one.database).await?;
+    let counts: BTreeMap<[u8; 32], i64> =
+        certificate::valid_by_authority(&mut connection).await.map_err(failed)?.into_iter().collect();
+    let (issues, serves) = (bundle.issuing()?.key_sha256, bundle.serving()?.key_sha256);
+    let mut rows = Vec::new();
+    let mut out = String::new();
+    for authority in bundle.able() {
+        let count = counts.get(&authority.key_sha256).copied().unwrap_or(0);
+        let until = authority.not_after.format(&Rfc3339).unwrap_or_default();
+        let role = match (authority.key_sha256 == issues, authority.key_sha256 == serves) {
+            (true, true) => "issues agents' certificates and the coordinator's",
+            (true, false) => "issues agents' certificates",
+            (false, true) => "issues the coordinator's own, for agents that know no newer one",
+            (false, false) => "trusted",
+        };
+        let may_retire = authority.key_sha256 != issues && count == 0;
+        rows.push(json!({
+            "fingerprint": hex(&authority.key_sha256), "not_after": until, "role": role, "valid_certificates": count,
+            "may_be_retired": may_retire,
+        }));
+        out.push_str(&format!(
+            "{}\n  {role}; {count} valid certificates; until {until}{}\n",
+            Fingerprint(&authority.key_sha256),
+            if may_retire { "; may be retired" } else { "" },
+        ));
+    }
+    if global.json {
+        return print_json(&json!({ "schema": 1, "authorities": rows }));
+    }
+    print(&out)
+}
+
+async fn rotate(one: &Rotate, global: &Global) -> Result<(), Failure> {
+    built_in(&one.config)?;
+    let state = one.database.state.path()?;
+    let mut connection = connect(&one.database).await?;
+    let fingerprint = bundle::rotate(&state, clock::wall())?;
+    noted(&mut connection, "authority_made", &fingerprint, (&one.who, &one.reason), json!({})).await?;
+    if global.json {
+        return print_json(&json!({ "schema": 1, "fingerprint": fingerprint }));
+    }
+    print(&format!(
+        "made authority {fingerprint}; it issues from now on, the old one stays trusted.\n\
+         With several coordinators: copy {} to each of them now, keeping modes.\n\
+         When  parallax authority list  says that the old one may be retired:  parallax authority retire\n",
+        state.join("ca").display()
+    ))
+}
+
+async fn retire(one: &Retire, global: &Global) -> Result<(), Failure> {
+    built_in(&one.config)?;
+    let state = one.database.state.path()?;
+    let mut connection = connect(&one.database).await?;
+    let wanted = one.fingerprint.replace(':', "").to_ascii_lowercase();
+    let counts = certificate::valid_by_authority(&mut connection).await.map_err(failed)?;
+    let left = counts.iter().find(|(authority, _)| hex(authority).starts_with(&wanted)).map_or(0, |(_, count)| *count);
+    if left > 0 && !one.force {
+        return Err(Failure::new(Exit::Refused, format!("{left} valid certificates of this authority are left"))
+            .why(
+                "their agents would be locked out; each gets a new one at half to two thirds of its certificate's life",
+            )
+            .fix("wait, see `parallax authority list`, or --force and let those agents join again"));
+    }
+    let fingerprint = bundle::retire(&state, &wanted, clock::wall())?;
+    let detail = json!({ "valid_certificates": left });
+    noted(&mut connection, "authority_retired", &fingerprint, (&one.who, &one.reason), detail).await?;
+    if global.json {
+        return print_json(&json!({ "schema": 1, "fingerprint": fingerprint, "retired": true }));
+    }
+    print(&format!(
+        "retired authority {fingerprint}; its key is destroyed. With several coordinators: copy the folder again.\n"
+    ))
+}
+
+async fn noted(
+    connection: &mut sqlx::PgConnection,
+    what: &'static str,
+    fingerprint: &str,
+    (who, reason): (&Who, &str),
+    detail: Value,
+) -> Result<(), Failure> {
+    let deed = Deed { who: &who.name(), what, subject: &format!("authority {fingerprint}"), reason };
+    audit::write(connection, deed, &detail).await.map_err(failed)
+}
