@@ -205,7 +205,7 @@ mod tests {
             ("{ authority_file: a, authority_key_file: /b }", "must be an absolute path"),
             ("{ certificate_life: 59m }", "from 1h to 366d"),
             ("{ certificate_life: 367d }", "from 1h to 366d"),
-            ("{ certificate_life: long }", "whole number"),
+            ("{ certificate_life: long }", "is not a span"),
             ("{ advertise: [parallax.example.net] }", "has no port"),
             ("{ advertise: ['0.0.0.0:8443'] }", "address of no machine"),
             ("{ advertise: ['2001:db8::1:8443'] }", "names no host"),

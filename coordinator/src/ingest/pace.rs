@@ -59,7 +59,6 @@ impl Pace {
         let each = state.each.get(&key).copied().unwrap_or(fresh(TRIES_MAX)).filled(now, TRIES_A_SECOND, TRIES_MAX);
         for (bucket, a_second) in [(each, TRIES_A_SECOND), (all, ALL_TRIES_A_SECOND)] {
             if bucket.tries < 1.0 {
-                state.each.insert(key, each);
                 return Err(Duration::from_secs_f64(((1.0 - bucket.tries) / a_second).clamp(1.0, 3600.0)));
             }
         }

@@ -176,7 +176,9 @@ fn issue(state: &Path, name: &str, folder: &Path, at: time::OffsetDateTime) {
 
 fn client_config(identity: Option<&Path>, trust: &Path) -> Arc<ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(trust.join("ca.pem")).unwrap()).unwrap();
+    for authority in CertificateDer::pem_file_iter(trust.join("ca.pem")).unwrap() {
+        roots.add(authority.unwrap()).unwrap();
+    }
     let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()

@@ -98,8 +98,8 @@ pub fn matrix(matrix: &Matrix, style: &Style) -> String {
 
 /// What to type when no vantage is there yet.
 pub const NO_VANTAGE: &str = "No vantage yet. Name one under `vantages:` in parallax.yaml, then\n\
-    \x20 on the coordinator   parallax vantage issue NAME --out identity/\n\
-    \x20 at the place         parallax-agent run --coordinator HOST:8443 --identity identity/ --state state/\n";
+    \x20 on the coordinator   parallax token create NAME\n\
+    \x20 at the place         parallax-agent join TOKEN\n";
 
 fn notices(out: &mut String, matrix: &Matrix, style: &Style) {
     for refused in &matrix.refused_configurations {

@@ -65,11 +65,11 @@ async fn with_nothing_yet_the_page_says_what_to_type() {
     let app = testing::app().await;
     let got = get(&pages(&app), "/").await;
     assert_eq!(got.status, StatusCode::OK);
-    holds(&got.body, &["No vantage yet", "parallax vantage issue", "parallax-agent run --coordinator"]);
+    holds(&got.body, &["No vantage yet", "parallax token create", "parallax-agent join"]);
     holds(&get(&pages(&app), "/matrix.txt").await.body, &["No vantage yet"]);
     let _teller = Teller::new(Arc::clone(&app)).await;
     let got = get(&pages(&app), "/").await;
-    holds(&got.body, &["No agent has connected yet", "parallax vantage issue branch-kazan", "Nobody judges", "never"]);
+    holds(&got.body, &["No agent has connected yet", "parallax token create branch-kazan", "Nobody judges", "never"]);
     assert!(!got.body.contains("No open incident"), "nobody looked, so nothing is known");
 }
 

@@ -53,8 +53,15 @@ impl World {
 
     /// The service as an agent reaches it that has no certificate.
     async fn enrolment(&self) -> EnrolmentClient<Channel> {
-        let known = self.identity("wan-gw");
-        EnrolmentClient::new(self.channel(client_config(None, &known)).await.unwrap())
+        EnrolmentClient::new(self.channel(client_config(None, &self.trust())).await.unwrap())
+    }
+
+    /// A folder with the authorities alone, as a token's pin finds them.
+    fn trust(&self) -> PathBuf {
+        let folder = tempfile::tempdir_in(self.state.path()).unwrap().keep();
+        let authorities: String = self.keeper.held().bundle.trusted().map(|one| pem_text("CERTIFICATE", one)).collect();
+        std::fs::write(folder.join("ca.pem"), authorities).unwrap();
+        folder
     }
 
     async fn join_at(&self, secret: &[u8], key: &KeyPair, unix_ms: u64) -> Result<v1::JoinReply, Status> {
@@ -118,11 +125,7 @@ impl World {
 
     fn folder(&self, key: &KeyPair, identity: &v1::Identity) -> PathBuf {
         let folder = tempfile::tempdir_in(self.state.path()).unwrap().keep();
-        let pem = |der: &[u8]| {
-            use base64::Engine as _;
-            let text = base64::engine::general_purpose::STANDARD.encode(der);
-            format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
-        };
+        let pem = |der: &[u8]| pem_text("CERTIFICATE", der);
         let trust = identity.trust.as_ref().unwrap();
         std::fs::write(folder.join("ca.pem"), trust.authorities.iter().map(|der| pem(der)).collect::<String>())
             .unwrap();
@@ -189,7 +192,7 @@ async fn a_token_makes_an_agent_a_vantage_whose_orders_are_signed() {
 async fn an_agent_that_joins_is_shown_the_authority_that_its_token_pins() {
     let world = world().await;
     let tcp = TcpStream::connect(world.address).await.unwrap();
-    let config = client_config(None, &world.identity("wan-gw"));
+    let config = client_config(None, &world.trust());
     let name = ServerName::try_from(SERVER_NAME).unwrap();
     let stream = tokio_rustls::TlsConnector::from(config).connect(name, tcp).await.unwrap();
     let shown = stream.get_ref().1.peer_certificates().unwrap();
