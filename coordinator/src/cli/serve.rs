@@ -127,6 +127,10 @@ async fn with_database(
     reload::start(&app).await.map_err(|error| {
         Failure::from(anyhow::Error::new(error).context("the configuration cannot be stored in the database"))
     })?;
+    // Before the line that says ready: whoever waits for it may make a token next.
+    publish(&app, &keeper).await.map_err(|error| {
+        Failure::from(anyhow::Error::new(error).context("what tokens say cannot be stored in the database"))
+    })?;
     let database = if is_embedded { "embedded" } else { "external" };
     // Whoever read it may have gone; that is no reason to fail.
     let _ = writeln!(std::io::stderr(), "parallax: ready web={web} grpc={grpc_address} database={database}");
