@@ -4,12 +4,12 @@ use parallax_decide::names::VantageName;
 
 use super::change::{self, Approve, Change, Rename, Revoke};
 use super::show;
+use crate::cli::StateDir;
 use crate::cli::authority::{self, AuthorityCommand};
 use crate::cli::config::ConfigFile;
 use crate::cli::database::Database;
 use crate::cli::reading::Shown;
 use crate::cli::testing::{database, global, who};
-use crate::cli::StateDir;
 use crate::clock;
 use crate::error::{Exit, Failure};
 use crate::identity::bundle::{Bundle, Making, hex};
@@ -56,18 +56,17 @@ async fn a_rename_takes_the_history_along_and_each_deed_leaves_a_row() {
     assert_eq!(rename("old", "old", &database).await.unwrap_err().exit, Exit::Usage);
     // The configuration was changed first: a row that never reported makes place.
     rename("old", "fresh", &database).await.unwrap();
-    let told: Vec<(String, String)> = sqlx::query_as("select vantage, subject from verdict where until is null order by 2")
-        .fetch_all(&mut connection)
-        .await
-        .unwrap();
+    let told: Vec<(String, String)> =
+        sqlx::query_as("select vantage, subject from verdict where until is null order by 2")
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
     let said = |vantage: &str, subject: &str| (vantage.to_owned(), subject.to_owned());
     assert_eq!(told, [said("fresh", "example.com"), said("fresh", "fresh")]);
     let former = vantage::by_any_name(&mut connection, &names[0]).await.unwrap().unwrap();
     assert_eq!(former.name.as_str(), "fresh");
-    let audit: Vec<(String, String, String, String)> = sqlx::query_as("select who, what, subject, reason from audit")
-        .fetch_all(&mut connection)
-        .await
-        .unwrap();
+    let audit: Vec<(String, String, String, String)> =
+        sqlx::query_as("select who, what, subject, reason from audit").fetch_all(&mut connection).await.unwrap();
     let row = ("anna", "vantage_renamed", "vantage old", "moved house");
     assert_eq!(audit, [(row.0.to_owned(), row.1.to_owned(), row.2.to_owned(), row.3.to_owned())]);
     // The name is free again, for another place.
@@ -96,7 +95,8 @@ async fn what_was_refused_for_good_comes_back_by_replacing_alone() {
     for (certificate, exit) in [("zz", Exit::Usage), ("00112233", Exit::NotFound)] {
         assert_eq!(revoke("branch-omsk", Some(certificate), &database).await.unwrap_err().exit, exit);
     }
-    let shown = show::Show { name: name.to_string(), database: database.clone(), shown: Shown { utc: true, no_color: true } };
+    let shown =
+        show::Show { name: name.to_string(), database: database.clone(), shown: Shown { utc: true, no_color: true } };
     show::show(&shown, &global()).await.unwrap();
     show::show(&shown, &crate::cli::Global { json: false, ..global() }).await.unwrap();
     let missing = show::Show { name: "nobody".to_owned(), ..shown };
@@ -110,7 +110,8 @@ async fn an_authority_is_replaced_in_two_steps_that_are_written_down() {
     database.state = StateDir { given: Some(state.path().to_owned()) };
     let old = Bundle::open(state.path(), Making::Allowed, clock::wall()).unwrap().issuing().unwrap().key_sha256;
     let config = || ConfigFile { path: None };
-    let rotate = authority::Rotate { reason: "due".to_owned(), who: who("anna"), config: config(), database: database.clone() };
+    let rotate =
+        authority::Rotate { reason: "due".to_owned(), who: who("anna"), config: config(), database: database.clone() };
     authority::run(AuthorityCommand::Rotate(rotate), &global()).await.unwrap();
     sqlx::query("with v as (insert into vantage (name) values ('de-fra') returning id)
                  insert into agent_certificate (serial, vantage_id, key_sha256, authority_sha256, how, not_before, not_after)
@@ -121,7 +122,14 @@ async fn an_authority_is_replaced_in_two_steps_that_are_written_down() {
         .unwrap();
     let retire = |force| {
         let (fingerprint, database) = (hex(&old)[..12].to_owned(), database.clone());
-        let one = authority::Retire { fingerprint, force, reason: "done".to_owned(), who: who("anna"), config: config(), database };
+        let one = authority::Retire {
+            fingerprint,
+            force,
+            reason: "done".to_owned(),
+            who: who("anna"),
+            config: config(),
+            database,
+        };
         Box::pin(async move { authority::run(AuthorityCommand::Retire(one), &global()).await })
     };
     let refused = retire(false).await.unwrap_err();

@@ -366,7 +366,7 @@ async fn a_task_is_signed_and_a_change_carries_its_own_epoch() {
     assert_eq!(agent.order(&signer).await.epoch, 9);
     let work =
         Work::Resolve { name: "example.com".parse().unwrap(), resolver: "live".parse().unwrap(), connect: false };
-    hub.send_task(&name, Task { purpose: Purpose::Confirm, deadline: Duration::from_secs(1), work }).unwrap();
+    hub.send_task(&name, Task { purpose: Purpose::Confirm, deadline: Duration::from_secs(1), work }, 9).unwrap();
     let order = agent.order(&signer).await;
     assert!(matches!(order.order, Some(Order::Task(_))));
     assert_eq!(order.epoch, 9, "evidence is asked for as of the newest plan");
