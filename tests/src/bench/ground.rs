@@ -17,6 +17,10 @@ use crate::lab::programs;
 pub const HERE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// The block. On a loopback interface every address of an address's network is the machine's own.
 pub const NETWORK: &str = "198.18.0.0/15";
+/// Whether a source port whose connection has ended may be used again before its minute is over (ip-sysctl of the kernel's
+/// documentation). By default the kernel allows it between loopback addresses alone; without it the tens of thousands of
+/// connections of a sitting would use up the ports, and looking for a free one would cost more than the probe.
+const REUSE: &str = "/proc/sys/net/ipv4/tcp_tw_reuse";
 /// Length of the block's prefix.
 const PREFIX: u8 = 15;
 
@@ -46,10 +50,11 @@ pub fn decide() -> Result<Decision> {
     }
 }
 
-/// Gives the loopback interface of the namespace that this process is in the addresses.
+/// Gives the loopback interface of the namespace that this process is in the addresses, and lets ports be used again as
+/// between loopback addresses.
 ///
 /// # Errors
-/// `ip` cannot be started, or refuses.
+/// `ip` cannot be started, or refuses; the kernel's setting cannot be written.
 pub async fn prepare() -> Result<()> {
     let ip = programs::find("ip").context("ip is not installed: ./x install iproute2")?;
     let mut command = Command::new(ip);
@@ -58,5 +63,5 @@ pub async fn prepare() -> Result<()> {
     if !output.status.success() {
         bail!("the loopback interface takes no {HERE}/{PREFIX}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(())
+    std::fs::write(REUSE, "1").with_context(|| format!("writing 1 to {REUSE} of the bench's own network namespace"))
 }
