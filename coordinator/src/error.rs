@@ -16,6 +16,8 @@ pub enum Exit {
     Refused,
     /// 5: something it needs could not be reached.
     Unreachable,
+    /// 7: nothing is wrong, and there is something to do: a plan with changes.
+    Changes,
 }
 
 impl Exit {
@@ -28,6 +30,7 @@ impl Exit {
             Self::NotFound => 3,
             Self::Refused => 4,
             Self::Unreachable => 5,
+            Self::Changes => 7,
         }
     }
 }
@@ -46,13 +49,48 @@ pub struct Failure {
     what: String,
     why: Option<String>,
     fix: Option<String>,
+    printed: bool,
 }
 
 impl Failure {
     /// A failure, by what happened.
     #[must_use]
     pub fn new(exit: Exit, what: impl Into<String>) -> Self {
-        Self { exit, what: what.into(), why: None, fix: None }
+        Self { exit, what: what.into(), why: None, fix: None, printed: false }
+    }
+
+    /// An exit code of which the answer on stdout has said everything.
+    #[must_use]
+    pub fn answered(exit: Exit) -> Self {
+        Self::new(exit, String::new()).printed()
+    }
+
+    /// A failure of which stdout has a document already.
+    #[must_use]
+    pub fn printed(mut self) -> Self {
+        self.printed = true;
+        self
+    }
+
+    /// Whether stdout has a document of it.
+    #[must_use]
+    pub fn is_printed(&self) -> bool {
+        self.printed
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn as_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "schema": 1,
+            "error": { "exit": self.exit.code(), "what": self.what, "why": self.why, "fix": self.fix },
+        })
+    }
+
+    /// Whether there is nothing left to say.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.what.is_empty()
     }
 
     /// Adds the reason.
@@ -78,7 +116,7 @@ impl fmt::Display for Failure {
             write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
         }
         if let Some(fix) = &self.fix {
-            write!(f, "\n  fix: {fix}")?;
+            write!(f, "\n  fix: {}", fix.replace('\n', "\n       "))?;
         }
         Ok(())
     }

@@ -9,8 +9,9 @@
 //!
 //! Around them: [`cli`] the operator's tool, [`config`] the file, [`identity`] keys and certificates,
 //! [`embedded`] the Postgres that comes along when none is given, [`clock`] the only clock,
-//! [`reload`] how a configuration is taken, [`admitted`] the taking in of approved vantages, [`revocation`] the cutting
-//! off, [`state`] what all share, [`error`] how a command says that it failed.
+//! [`installation`] whether the database went back, [`reload`] how a configuration is taken, [`admitted`] the taking in of
+//! approved vantages, [`revocation`] the cutting off, [`secret`] what is in no message, [`state`] what all share,
+//! [`error`] how a command says that it failed.
 //!
 //! Absent on purpose: judgement, which is pure and lives in `parallax-decide`; and any way for a
 //! type of the wire to get past [`ingest`] or for SQL to get out of [`store`].
@@ -25,10 +26,12 @@ pub mod error;
 pub mod hub;
 pub mod identity;
 pub mod ingest;
+pub mod installation;
 pub mod relay;
 pub mod reload;
 pub mod report;
 pub mod revocation;
+pub mod secret;
 pub mod state;
 pub mod store;
 pub mod tasks;

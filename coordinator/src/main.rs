@@ -5,22 +5,41 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use parallax_coordinator::cli::{self, Cli};
-use parallax_coordinator::error::Exit;
+use parallax_coordinator::error::{Exit, Failure};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS };
+            if !error.use_stderr() {
+                return ExitCode::SUCCESS;
+            }
+            if std::env::args_os().any(|one| one == "--json") {
+                let what = error.to_string();
+                let what = what.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                document(&Failure::new(Exit::Usage, what).fix("parallax --help"));
+            }
+            return Exit::Usage.into();
         }
     };
+    let json = cli.global.json;
     match cli::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Whoever read it may have gone: the exit code still says it.
-            let _ = writeln!(std::io::stderr(), "{failure}");
+            if json && !failure.is_printed() {
+                document(&failure);
+            }
+            if !failure.is_answered() {
+                // Whoever read it may have gone: the exit code still says it.
+                let _ = writeln!(std::io::stderr(), "{failure}");
+            }
             failure.exit.into()
         }
     }
+}
+
+/// For programs: a failure is a document too. Whoever read it may have gone.
+fn document(failure: &Failure) {
+    let _ = cli::print_json(&failure.as_json());
 }

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::hub::Hub;
 use crate::ingest::standing::Standing;
+use crate::installation::Installation;
 use crate::reload::Refused;
 
 /// A running coordinator.
@@ -33,6 +34,8 @@ pub struct App {
     pub epoch_seen: AtomicI64,
     /// The streams that stand here, by their keys.
     pub standing: Standing,
+    /// Which database this is, and how far it was seen.
+    pub installation: Installation,
     /// Where certificates and secrets are kept.
     pub state_dir: PathBuf,
 }
@@ -43,6 +46,7 @@ impl App {
     pub fn new(pool: PgPool, config: Config, clock: Clock, state_dir: PathBuf) -> Arc<Self> {
         let hub = Hub::new(clock.clone());
         let instance = Uuid::new_v4();
+        let installation = Installation::open(&state_dir);
         Arc::new(Self {
             pool,
             config: ArcSwap::from_pointee(config),
@@ -52,6 +56,7 @@ impl App {
             instance,
             epoch_seen: AtomicI64::new(0),
             standing: Standing::default(),
+            installation,
             state_dir,
         })
     }

@@ -33,13 +33,22 @@ pub(crate) async fn database() -> PgPool {
 
 /// How to reach a fresh database, for tests that need a second process or pool.
 pub(crate) async fn fresh() -> PgConnectOptions {
+    copy(TEMPLATE).await
+}
+
+/// How to reach a database with nothing in it.
+pub(crate) async fn empty() -> PgConnectOptions {
+    copy("template0").await
+}
+
+async fn copy(template: &str) -> PgConnectOptions {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let options = server();
     let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
     // Postgres copies a template only while nobody else does.
     let _copying = COPYING.lock().await;
     let mut connection = PgConnection::connect_with(&options.clone().database("postgres")).await.unwrap();
-    let statement = format!("create database {name} template {TEMPLATE}");
+    let statement = format!("create database {name} template {template}");
     sqlx::query(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     options.database(&name)

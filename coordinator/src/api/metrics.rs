@@ -13,7 +13,7 @@ use crate::report::SEEN_SLACK;
 use crate::store::read::counts::{Counts, counts};
 use crate::store::read::now::{VantageNow, vantages};
 use crate::store::upkeep::{self, Space};
-use crate::store::{configured, database_now, freeze};
+use crate::store::{configured, database_now, freeze, installation};
 use crate::web::desk::Desk;
 
 /// The numbers. Without the database only `parallax_database_up 0` and what is known without it.
@@ -24,7 +24,9 @@ pub async fn metrics(State(desk): State<Desk>) -> Response {
         let counted = counts(connection).await?;
         let frozen = freeze::current(connection).await?.is_some();
         let space = upkeep::space(connection).await?;
-        Ok(Numbers { space, counts: counted, vantages: vantages(connection).await?, frozen, heard_since })
+        let (generation, restores) = installation::counts(connection).await?;
+        let vantages = vantages(connection).await?;
+        Ok(Numbers { space, counts: counted, vantages, frozen, generation, restores, heard_since })
     });
     let connected: Vec<String> = desk.app().hub.connected().into_iter().map(|one| one.vantage.to_string()).collect();
     let body = match read.await {
@@ -44,6 +46,10 @@ struct Numbers {
     space: Space,
     vantages: Vec<VantageNow>,
     frozen: bool,
+    /// Of the installation.
+    generation: i32,
+    /// How often the database was found to have gone back.
+    restores: i64,
     /// A vantage that was last heard before this is silent, whatever was judged of it then.
     heard_since: Timestamp,
 }
@@ -75,7 +81,7 @@ fn exposition(read: Option<&Numbers>, connected: &[String]) -> String {
         "Agents connected to this coordinator.",
         &one(connected.len().to_string()),
     );
-    let Some(Numbers { counts, space, vantages, frozen, heard_since }) = read else { return out };
+    let Some(Numbers { counts, space, vantages, frozen, generation, restores, heard_since }) = read else { return out };
     let up =
         |v: &VantageNow| v.standing == Some(VantageVerdict::Ok) && v.last_seen_at.is_some_and(|at| at >= *heard_since);
     let by_vantage = |value: &dyn Fn(&VantageNow) -> Option<String>| {
@@ -126,7 +132,7 @@ fn exposition(read: Option<&Numbers>, connected: &[String]) -> String {
     family(
         "parallax_failover_frozen",
         "gauge",
-        "Whether an operator stopped every write.",
+        "Whether every write is stopped, by a person or because the database went back.",
         &one(u8::from(*frozen).to_string()),
     );
     let upkeep = |value: &dyn Fn(u64, bool) -> u64| {
@@ -174,6 +180,18 @@ fn exposition(read: Option<&Numbers>, connected: &[String]) -> String {
         "gauge",
         "Coordinators that refused their newest configuration and keep an older one in force.",
         &one(counts.configurations_refused.to_string()),
+    );
+    family(
+        "parallax_installation_generation",
+        "gauge",
+        "Generation of the database; it rises when the database is found to have gone back.",
+        &one(generation.to_string()),
+    );
+    family(
+        "parallax_installation_restores_total",
+        "counter",
+        "How often the database was found restored from a backup, behind, or replaced.",
+        &one(restores.to_string()),
     );
     out
 }
@@ -223,6 +241,8 @@ mod tests {
             space: Space { log: 7, days: 5, database: 9 },
             vantages,
             frozen: true,
+            generation: 2,
+            restores: 1,
             heard_since: Timestamp(2_000),
         };
         let text = exposition(Some(&numbers), &["wan-gw".to_owned()]);
@@ -234,6 +254,8 @@ mod tests {
             "parallax_database_bytes{part=\"log\"} 7",
             "parallax_upkeep_behind_seconds{job=\"days\"} 90000",
             "parallax_config_refused 1",
+            "parallax_installation_generation 2",
+            "parallax_installation_restores_total 1",
             "parallax_up{vantage=\"branch-kazan\"} 0",
             "parallax_up{vantage=\"wan-gw\"} 1",
             "parallax_last_seen_timestamp_seconds{vantage=\"branch-kazan\"} 1.500",

@@ -1,4 +1,4 @@
-//! `parallax config`: check, example, show.
+//! `parallax config`: check, example, show, schema, diff.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Global, print, print_json};
 use crate::config::error::Faults;
-use crate::config::{Config, builtin, show};
+use crate::config::{Config, builtin, diff, schema, show};
 use crate::error::{Exit, Failure};
 
 /// `parallax config …`
@@ -17,8 +17,23 @@ pub enum ConfigCommand {
     Check(ConfigFile),
     /// Print a commented example with everything in it.
     Example,
-    /// Show the configuration in force, with every default.
+    /// Show what a configuration means, with every default.
     Show(ConfigFile),
+    /// Print the format as JSON Schema, for editors.
+    Schema,
+    /// Say what a configuration would change; exit code 7 when it would.
+    Diff(Diff),
+}
+
+/// `parallax config diff`
+#[derive(Debug, Clone, Args)]
+pub struct Diff {
+    /// The configuration that would come.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The file to compare with.
+    #[arg(long, value_name = "FILE")]
+    pub against: PathBuf,
 }
 
 /// Which configuration.
@@ -36,12 +51,14 @@ impl ConfigFile {
     /// # Errors
     /// Every fault, with its place.
     pub fn load(&self) -> Result<Config, Failure> {
-        Config::load(self.path.as_deref()).map_err(|faults| {
-            Failure::new(Exit::Usage, format!("the configuration has {}", count(&faults)))
-                .why(faults)
-                .fix("parallax config example  prints a complete file")
-        })
+        Config::load(self.path.as_deref()).map_err(refused)
     }
+}
+
+fn refused(faults: Faults) -> Failure {
+    Failure::new(Exit::Usage, format!("the configuration has {}", count(&faults)))
+        .why(faults)
+        .fix("parallax config example prints a complete file, parallax config schema completes it in an editor")
 }
 
 fn count(faults: &Faults) -> String {
@@ -65,7 +82,7 @@ pub fn run(command: &ConfigCommand, global: &Global) -> Result<(), Failure> {
                 .map(|fault| json!({ "line": fault.line, "column": fault.column, "message": fault.message }))
                 .collect();
             print_json(&json!({ "schema": 1, "ok": faults.is_empty(), "faults": faults }))?;
-            file.load().map(|_| ())
+            loaded.map(|_| ()).map_err(|faults| refused(faults).printed())
         }
         ConfigCommand::Check(file) => {
             let config = file.load()?;
@@ -80,7 +97,14 @@ pub fn run(command: &ConfigCommand, global: &Global) -> Result<(), Failure> {
                 topology.services.len()
             ))
         }
+        ConfigCommand::Example if global.json => print_json(&json!({ "schema": 1, "yaml": builtin::EXAMPLE })),
         ConfigCommand::Example => print(builtin::EXAMPLE),
+        ConfigCommand::Schema => print_json(&schema::schema()),
+        ConfigCommand::Diff(command) => {
+            let after = show::as_json(&command.file.load()?);
+            let before = show::as_json(&ConfigFile { path: Some(command.against.clone()) }.load()?);
+            differences(&diff::between(&before, &after), global)
+        }
         ConfigCommand::Show(file) => {
             let shown = show::as_json(&file.load()?);
             if global.json {
@@ -91,4 +115,16 @@ pub fn run(command: &ConfigCommand, global: &Global) -> Result<(), Failure> {
             print(&yaml)
         }
     }
+}
+
+/// Prints what would change. Exit code 7 when something would.
+fn differences(found: &[diff::Difference], global: &Global) -> Result<(), Failure> {
+    if global.json {
+        print_json(&json!({ "schema": 1, "differences": found }))?;
+    } else if found.is_empty() {
+        print("Nothing would change.\n")?;
+    } else {
+        print(&found.iter().map(|one| format!("{one}\n")).collect::<String>())?;
+    }
+    if found.is_empty() { Ok(()) } else { Err(Failure::answered(Exit::Changes)) }
 }

@@ -4,11 +4,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use secrecy::ExposeSecret;
 use sqlx::postgres::PgConnection;
 
 use super::StateDir;
 use crate::embedded;
 use crate::error::{Exit, Failure};
+use crate::secret::Source;
 use crate::store::servers::{Servers, UrlError};
 
 /// Which database.
@@ -40,19 +42,35 @@ impl Database {
     pub fn external(&self) -> Result<Option<Servers>, Failure> {
         let url = match (&self.database_url, &self.database_url_file) {
             (Some(url), _) => url.clone(),
-            (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| {
-                Failure::new(Exit::Usage, format!("cannot read {}", file.display()))
-                    .why(error)
-                    .fix("give --database-url-file a file that this user may read, with the URL as its only line")
-            })?,
+            (None, Some(file)) => {
+                let read = Source::File(file.clone()).read().map_err(|why| {
+                    Failure::new(Exit::Usage, "the database URL cannot be read")
+                        .why(why)
+                        .fix("give --database-url-file a file that this user may read, with the URL as its only line")
+                })?;
+                read.expose_secret().to_owned()
+            }
             (None, None) => return Ok(None),
         };
-        url.parse().map(Some).map_err(|why: UrlError| {
+        url.trim().parse().map(Some).map_err(|why: UrlError| {
             Failure::new(Exit::Usage, "the database URL cannot be understood").why(why).fix(
                 "write postgres://USER:PASSWORD@HOST:PORT/DATABASE, or several HOST:PORT with commas between, with \
                  special characters percent-encoded",
             )
         })
+    }
+
+    /// The servers as the file has them by now, for a coordinator that runs on. The same as before while it cannot
+    /// be read.
+    pub fn again(&self) -> Option<Servers> {
+        self.database_url_file.as_ref()?;
+        match self.external() {
+            Ok(servers) => servers,
+            Err(error) => {
+                tracing::warn!(%error, "the database URL is not read again; the one before stays in use");
+                None
+            }
+        }
     }
 
     /// One connection, for a command that reads and ends.

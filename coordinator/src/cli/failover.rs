@@ -1,5 +1,7 @@
 //! `parallax failover`: what services serve now, and the operator's stop of every write.
 
+use std::io::{BufRead, IsTerminal, Read, Write};
+
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -12,6 +14,9 @@ use crate::store::freeze;
 
 /// Longest reason, in characters: it stands in a banner.
 const REASON_MAX: usize = 200;
+
+/// Most bytes that are read of a typed reason.
+const READ_BYTES_MAX: u64 = 4096;
 
 /// `parallax failover`
 #[derive(Debug, Subcommand)]
@@ -49,6 +54,9 @@ pub struct Freeze {
 /// `parallax failover thaw`
 #[derive(Debug, Args)]
 pub struct Thaw {
+    /// Why writes may go on; needed after the database went back or was replaced.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Which database.
     #[command(flatten)]
     pub database: Database,
@@ -84,8 +92,14 @@ pub async fn run(command: FailoverCommand, global: &Global) -> Result<(), Failur
             }
         }
         FailoverCommand::Thaw(command) => {
+            let given = command.reason.as_deref().map(reason).transpose()?;
             let mut connection = connect(&command.database).await?;
-            let ended = freeze::thaw(&mut connection, &person()).await.map_err(failed)?;
+            let standing = freeze::current(&mut connection).await.map_err(failed)?;
+            let given = match (given, &standing) {
+                (None, Some(standing)) if standing.needs_reason => Some(ask_for_reason(&standing.reason)?),
+                (given, _) => given,
+            };
+            let ended = freeze::thaw(&mut connection, &person(), given.as_deref()).await.map_err(failed)?;
             if global.json {
                 print_json(&json!({ "schema": SCHEMA, "frozen": false, "changed": ended }))
             } else if ended {
@@ -106,6 +120,21 @@ fn reason(text: &str) -> Result<String, Failure> {
             .fix("parallax failover freeze --reason \"maintenance of the DNS servers\""));
     }
     Ok(text.to_owned())
+}
+
+/// Asks a person at a terminal why writes may go on; anyone else is told to say so.
+fn ask_for_reason(frozen_because: &str) -> Result<String, Failure> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() && std::io::stderr().is_terminal() {
+        let _ = write!(std::io::stderr(), "Frozen: {frozen_because}\nWhy may writes go on? ");
+        let mut line = String::new();
+        if stdin.lock().take(READ_BYTES_MAX).read_line(&mut line).is_ok() && !line.trim().is_empty() {
+            return reason(&line);
+        }
+    }
+    Err(Failure::new(Exit::Usage, "this freeze ends only with a reason")
+        .why(frozen_because)
+        .fix("look at what DNS and the branches hold now (parallax failover status), then: parallax failover thaw --reason \"checked after the restore of 2 May\""))
 }
 
 /// Who types: behind sudo, the person who called it.

@@ -5,13 +5,15 @@
 //!   who vouches for them; [`who`]: who did it.
 //! - [`matrix`], [`incidents`], [`explain`], [`failover`] show what the page shows; [`reading`] is
 //!   what they share.
+//! - [`migrate`] brings the schema up to date, [`move_database`] leaves the embedded database.
 //! - [`database`] finds the database of a reading command.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use crate::config::error::nearest;
 use crate::error::{Exit, Failure};
 
 pub mod authority;
@@ -21,6 +23,8 @@ pub mod explain;
 pub mod failover;
 pub mod incidents;
 pub mod matrix;
+pub mod migrate;
+pub mod move_database;
 pub mod reading;
 pub mod serve;
 #[cfg(test)]
@@ -66,6 +70,11 @@ pub enum Command {
     /// Certificate authorities: list them, replace one, retire one.
     #[command(subcommand)]
     Authority(authority::AuthorityCommand),
+    /// Bring the database's schema up to date, or say whether it is.
+    Migrate(migrate::Migrate),
+    /// Leave the embedded database for one of yours.
+    #[command(subcommand)]
+    Database(move_database::DatabaseCommand),
     /// Places that measure: list, show, approve, rename, replace, remove, revoke, issue.
     #[command(subcommand)]
     Vantage(vantage::VantageCommand),
@@ -123,17 +132,41 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         .with_ansi(false)
         .log_internal_errors(false)
         .init();
+    check_environment(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))?;
     match cli.command {
         Command::Config(command) => config::run(&command, &cli.global),
         Command::Serve(serve) => runtime()?.block_on(serve::run(serve)),
         Command::Authority(command) => runtime()?.block_on(authority::run(command, &cli.global)),
         Command::Token(command) => runtime()?.block_on(token::run(command, &cli.global)),
+        Command::Database(command) => runtime()?.block_on(move_database::run(command, &cli.global)),
+        Command::Migrate(command) => runtime()?.block_on(migrate::run(command, &cli.global)),
         Command::Vantage(command) => runtime()?.block_on(vantage::run(command, &cli.global)),
         Command::Matrix(command) => runtime()?.block_on(matrix::run(command, &cli.global)),
         Command::Incidents(command) => runtime()?.block_on(incidents::run(command, &cli.global)),
         Command::Explain(command) => runtime()?.block_on(explain::run(command, &cli.global)),
         Command::Failover(command) => runtime()?.block_on(failover::run(command, &cli.global)),
     }
+}
+
+/// Refuses a variable that is a slip of the keyboard away from one of ours: what it says would be silently ignored.
+/// Others that begin like ours belong to the agent, to scripts or to nobody.
+fn check_environment(names: impl Iterator<Item = String>) -> Result<(), Failure> {
+    let mut ours = Vec::new();
+    variables(&Cli::command(), &mut ours);
+    for name in names.filter(|name| name.starts_with("PARALLAX_") && !ours.contains(name)) {
+        if let Some(near) = nearest(&name, ours.iter().map(String::as_str)) {
+            return Err(Failure::new(Exit::Usage, format!("the environment has {name}, which nothing reads"))
+                .why(format!("did you mean {near}?"))
+                .fix(format!("rename it to {near}, or unset it")));
+        }
+    }
+    Ok(())
+}
+
+/// The variables that a command and those below it read.
+fn variables(command: &clap::Command, into: &mut Vec<String>) {
+    into.extend(command.get_arguments().filter_map(|one| one.get_env()?.to_str().map(str::to_owned)));
+    command.get_subcommands().for_each(|below| variables(below, into));
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(standing.reason, "maintenance");
         assert_eq!(freeze(" ").await.unwrap_err().exit, Exit::Usage);
         for _ in 0..2 {
-            let command = FailoverCommand::Thaw(failover::Thaw { database: database.clone() });
+            let command = FailoverCommand::Thaw(failover::Thaw { reason: None, database: database.clone() });
             failover::run(command, &global).await.unwrap();
         }
         assert_eq!(store::freeze::current(&mut connection).await.unwrap(), None);

@@ -29,7 +29,7 @@ use crate::store::enrolment::{self, Enrolment};
 use crate::store::servers::Servers;
 use crate::store::{self, StoreError, certificate, partition, setup};
 use crate::web::listen::WebListener;
-use crate::{relay, reload, revocation, tasks, web};
+use crate::{installation, relay, reload, revocation, tasks, web};
 
 /// How often certificates that ended long ago are forgotten.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
@@ -111,18 +111,20 @@ async fn with_database(
     is_embedded: bool,
     shutdown: CancellationToken,
 ) -> Result<(), Failure> {
-    let clock = Clock::system();
-    prepare(&servers, &clock, serve.no_migrate && !is_embedded).await?;
-    let grpc = TcpListener::bind(config.listen.grpc).await.map_err(|error| {
-        Failure::new(Exit::Failed, format!("cannot listen on {} for agents", config.listen.grpc))
+    let listen = config.listen.clone();
+    let (pool, follower) = servers.clone().pool();
+    let database = serve.database.clone();
+    let follower = follower.reading_again(Box::new(move || database.again()));
+    let app = App::new(pool, config, Clock::system(), state_dir);
+    prepare(&app, &servers, serve.no_migrate && !is_embedded).await?;
+    let grpc = TcpListener::bind(listen.grpc).await.map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot listen on {} for agents", listen.grpc))
             .why(error)
             .fix("choose another listen.grpc in the configuration, or stop what uses it")
     })?;
-    let web = WebListener::open(&config.listen.web).await?;
+    let web = WebListener::open(&listen.web).await?;
     let grpc_address = grpc.local_addr().map_err(anyhow::Error::new)?;
-    let (pool, follower) = servers.pool();
     let following = tokio::spawn(follower.run(shutdown.clone()));
-    let app = App::new(pool, config, clock, state_dir);
     let keeper = Arc::new(keeper);
     reload::start(&app).await.map_err(|error| {
         Failure::from(anyhow::Error::new(error).context("the configuration cannot be stored in the database"))
@@ -131,12 +133,13 @@ async fn with_database(
     publish(&app, &keeper).await.map_err(|error| {
         Failure::from(anyhow::Error::new(error).context("what tokens say cannot be stored in the database"))
     })?;
-    let database = if is_embedded { "embedded" } else { "external" };
+    let kind = if is_embedded { "embedded" } else { "external" };
     // Whoever read it may have gone; that is no reason to fail.
-    let _ = writeln!(std::io::stderr(), "parallax: ready web={web} grpc={grpc_address} database={database}");
+    let _ = writeln!(std::io::stderr(), "parallax: ready web={web} grpc={grpc_address} database={kind}");
     let upkeep = tokio::spawn(upkeep(Arc::clone(&app), Arc::clone(&keeper), serve.config.clone(), shutdown.clone()));
     let revocations = tokio::spawn(revocation::run(Arc::clone(&app), shutdown.clone()));
     let relay = tokio::spawn(relay::run(Arc::clone(&app), name(grpc_address.port()), shutdown.clone()));
+    let looks = tokio::spawn(installation::run(Arc::clone(&app), shutdown.clone()));
     let tasks = tokio::spawn(tasks::run(Arc::clone(&app), shutdown.clone()));
     let ends = |result: anyhow::Result<()>| {
         // One server that fails ends the other: half a coordinator would look alive.
@@ -147,7 +150,7 @@ async fn with_database(
         tokio::join!(async { ends(ingest::serve(Arc::clone(&app), grpc, keeper, shutdown.clone()).await) }, async {
             ends(web.serve(web::router(Arc::clone(&app), shutdown.clone()), shutdown.clone()).await)
         },);
-    for task in [upkeep, revocations, relay, tasks, following] {
+    for task in [upkeep, revocations, relay, looks, tasks, following] {
         if let Err(error) = task.await {
             tracing::error!(%error, "a task ended badly");
         }
@@ -163,8 +166,8 @@ fn name(port: u16) -> String {
     format!("{}:{port}", machine.trim())
 }
 
-/// Schema and partitions; aligns the clock.
-async fn prepare(servers: &Servers, clock: &Clock, no_migrate: bool) -> Result<(), Failure> {
+/// Schema and partitions; looks whether the database went back; aligns the clock.
+async fn prepare(app: &App, servers: &Servers, no_migrate: bool) -> Result<(), Failure> {
     let unreachable = |why: String| {
         Failure::new(Exit::Unreachable, "no server of the database can be used")
             .why(why)
@@ -172,21 +175,18 @@ async fn prepare(servers: &Servers, clock: &Clock, no_migrate: bool) -> Result<(
     };
     let mut connection = servers.connect().await.map_err(|error| unreachable(error.to_string()))?;
     if no_migrate {
-        setup::check_schema(&mut connection).await.map_err(|why| {
-            Failure::new(Exit::Refused, "the database's schema is not this program's")
-                .why(why)
-                .fix("start once without --no-migrate, or use the program that matches")
-        })?;
+        setup::check_schema(&mut connection).await?;
     } else {
-        setup::migrate(&mut connection).await.map_err(|error| {
-            Failure::new(Exit::Failed, "the database's schema cannot be brought up to date")
-                .why(error)
-                .fix("a schema that is newer needs a newer program; else see the database's own log")
-        })?;
+        let applied = setup::migrate(&mut connection).await?;
+        if !applied.is_empty() {
+            tracing::info!(?applied, "the schema was brought up to date");
+        }
     }
     let prepared = async {
+        // Before the first row of ours: what a database lacks is seen only while it is as it was found.
+        installation::look(app, &mut connection).await?;
         partition::ensure(&mut connection).await?;
-        clock.align(store::database_now(&mut connection).await?);
+        app.clock.align(store::database_now(&mut connection).await?);
         Ok::<(), StoreError>(())
     };
     prepared.await.map_err(|error| Failure::from(anyhow::Error::new(error).context("the database cannot be prepared")))

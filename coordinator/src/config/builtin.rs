@@ -36,7 +36,10 @@ listen: { web: "127.0.0.1:8080", grpc: "127.0.0.1:8443" }
 identity: { advertise: ["parallax.example.net:8443"], certificate_life: 30d }
 
 # How long what is kept: every result; figures by the hour, verdicts and epochs of answers; incidents with all they rest on.
-database: { retain: { results: 30d, hourly: 2y, incidents: forever } }
+# The embedded database never takes more of the disk than this; near it days of the log go before their time.
+database:
+  retain: { results: 30d, hourly: 2y, incidents: forever }
+  embedded: { disk_max: 20GiB }
 
 # How careful to be: default, or fast for a laboratory. Single settings: `parallax config show`
 # lists them all. A probe may take half of its interval (probe_budget_permille: 500); the check

@@ -14,7 +14,7 @@ use super::controls;
 use super::error::{Fault, Found, nearest};
 use super::file::{File, SourceFile, VantageFile};
 use super::resolvers::{self, Resolvers};
-use super::{Config, Listen, Schedule, Source, WebListen, identity, policy, retain, services};
+use super::{Config, Listen, Schedule, Source, WebListen, embedded, identity, policy, retain, services};
 
 /// Most vantages. The coordinator keeps one stream and the page one column for each.
 const VANTAGES_MAX: usize = 500;
@@ -57,6 +57,7 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
     let listen = check_listen(file, &mut found);
     let identity = identity::check(&file.identity, &mut found);
     let retain = retain::check(&file.database.retain, &mut found);
+    let disk_max = embedded::check(&file.database.embedded, &mut found);
     let faults = found.into_sorted();
     if !faults.is_empty() {
         return Err(faults);
@@ -68,6 +69,7 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
         listen,
         identity,
         retain,
+        disk_max,
         labels,
         drivers: ours.drivers,
         endpoints,

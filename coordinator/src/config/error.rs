@@ -22,17 +22,52 @@ pub struct Faults {
     pub file: String,
     /// At least one.
     pub faults: Vec<Fault>,
+    /// The file as it was read, for the lines that are shown.
+    pub text: String,
+}
+
+/// Widest part of a line that is shown, in characters.
+const SHOWN_CHARS_MAX: usize = 100;
+
+impl Faults {
+    /// The line of a fault with a mark under its place; nothing when it has none.
+    fn shown(&self, fault: &Fault) -> Option<String> {
+        let index = |n: u64| usize::try_from(n.checked_sub(1)?).ok();
+        let (line, column) = (self.text.lines().nth(index(fault.line)?)?, index(fault.column)?);
+        // Of a long line the part around the place.
+        let first = column.saturating_sub(SHOWN_CHARS_MAX / 2);
+        let part: String = line
+            .chars()
+            .skip(first)
+            .take(SHOWN_CHARS_MAX)
+            .map(|c| {
+                if c == '\t' {
+                    ' '
+                } else if c.is_control() {
+                    '\u{fffd}'
+                } else {
+                    c
+                }
+            })
+            .collect();
+        let mark = format!("{}^", " ".repeat(column - first));
+        Some(format!("{:>5} | {}\n      | {mark}", fault.line, part.trim_end()))
+    }
 }
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, Fault { line, column, message }) in self.faults.iter().enumerate() {
+        for (i, fault) in self.faults.iter().enumerate() {
+            let Fault { line, column, message } = fault;
             if i > 0 {
                 f.write_str("\n")?;
             }
             match line {
                 0 => write!(f, "{}: {message}", self.file)?,
                 _ => write!(f, "{}:{line}:{column}: {message}", self.file)?,
+            }
+            if let Some(shown) = self.shown(fault) {
+                write!(f, "\n{shown}")?;
             }
         }
         Ok(())
@@ -89,7 +124,7 @@ pub fn of_reader(error: &serde_saphyr::Error, text: &str) -> Fault {
     )]
     let message = match error.without_snippet() {
         serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
-            format!("unknown key `{field}`{}", hint(field, expected))
+            format!("unknown key `{field}`{}{}", hint(field, expected), belongs(field, expected))
         }
         serde_saphyr::Error::SerdeUnknownVariant { variant, expected, .. } => {
             format!("unknown value `{variant}`{}", hint(variant, expected))
@@ -121,6 +156,32 @@ fn hint(given: &str, expected: &[&str]) -> String {
     match nearest(given, expected.iter().copied()) {
         Some(near) => format!(", did you mean `{near}`?"),
         None => format!("; expected one of {}", expected.join(", ")),
+    }
+}
+
+/// Where a key is known that stands in the wrong section.
+fn belongs(key: &str, expected: &[&str]) -> String {
+    if nearest(key, expected.iter().copied()).is_some() {
+        return String::new();
+    }
+    let schema = super::schema::schema();
+    let has = |object: &serde_json::Value| object.pointer(&format!("/properties/{key}")).is_some();
+    let mut places: Vec<String> = Vec::new();
+    if has(&schema) {
+        places.push("the top".to_owned());
+    }
+    for (name, definition) in schema.get("$defs").and_then(|defs| defs.as_object()).into_iter().flatten() {
+        if has(definition) {
+            // Types are called by what they are for.
+            places.push(
+                format!("a {}", name.trim_end_matches("File").to_lowercase())
+                    .replace("a overrides", "policy_overrides"),
+            );
+        }
+    }
+    match places.as_slice() {
+        [] => String::new(),
+        places => format!(" (`{key}` belongs to {})", places.join(" or ")),
     }
 }
 

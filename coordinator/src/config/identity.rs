@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parallax_proto::{COORDINATORS_MAX, TEXT_BYTES_MAX};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
@@ -18,26 +19,32 @@ const LIFE_MIN: Duration = Duration::from_secs(3600);
 const LIFE_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// `identity:` as it is written.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IdentityFile {
     /// Certificate of the operator's own authority; further ones are trusted besides it.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub authority_file: Option<Spanned<PathBuf>>,
     /// Its private key.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub authority_key_file: Option<Spanned<PathBuf>>,
     /// Certificate of this coordinator, with those between it and the authority.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub server_certificate_file: Option<Spanned<PathBuf>>,
     /// Its private key.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub server_key_file: Option<Spanned<PathBuf>>,
     /// Life of an agent's certificate.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub certificate_life: Option<Spanned<String>>,
     /// Where agents reach the coordinators, HOST:PORT, in the order in which they are tried.
     #[serde(default)]
+    #[schemars(with = "Vec<String>")]
     pub advertise: Vec<Spanned<String>>,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! - [`mod@file`]: what may be written. [`policy`]: the two policies and single settings.
 //! - [`check`], [`resolvers`] with [`doh`], [`canaries`], [`controls`], [`services`] and [`identity`]: from written to meant;
-//!   [`spelling`]: addresses and URLs; [`retain`]: how long what is kept; [`error`]: faults with line and column.
-//! - [`builtin`]: the default and the example. [`show`]: what is in force.
+//!   [`spelling`]: addresses and URLs; [`retain`], [`embedded`]: how long what is kept, and in how much room; [`error`]: faults with line and column.
+//! - [`builtin`]: the default and the example. [`show`]: what is in force; [`diff`]: what another one would change.
+//! - [`schema`]: the format for editors.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use parallax_decide::names::{ControlName, DomainName, DriverName, NodeName, ResolverName, VantageName};
 use parallax_decide::topology::{Mode, Topology};
 
+use crate::secret;
 use error::Faults;
 use file::{DohFormatName, DohMethodName, HttpVersionName};
 use retain::Retain;
@@ -22,13 +24,16 @@ pub mod builtin;
 pub mod canaries;
 pub mod check;
 pub mod controls;
+pub mod diff;
 pub mod doh;
+pub mod embedded;
 pub mod error;
 pub mod file;
 pub mod identity;
 pub mod policy;
 pub mod resolvers;
 pub mod retain;
+pub mod schema;
 pub mod services;
 pub mod show;
 pub mod spelling;
@@ -49,6 +54,8 @@ pub struct Config {
     pub identity: identity::Identity,
     /// How long what is kept.
     pub retain: Retain,
+    /// Most that the embedded database may use of the disk, in bytes.
+    pub disk_max: u64,
     /// Labels of each vantage, for people and selectors.
     pub labels: BTreeMap<VantageName, BTreeMap<String, String>>,
     /// Drivers the coordinator itself uses.
@@ -79,8 +86,11 @@ impl Config {
     pub fn load(path: Option<&Path>) -> Result<Self, Faults> {
         let Some(path) = path else { return Self::parse(builtin::DEFAULT, "built-in default") };
         let file = path.display().to_string();
-        let whole =
-            |message: String| Faults { file: file.clone(), faults: vec![error::Fault { line: 0, column: 0, message }] };
+        let whole = |message: String| Faults {
+            file: file.clone(),
+            faults: vec![error::Fault { line: 0, column: 0, message }],
+            text: String::new(),
+        };
         let unreadable = |error: std::io::Error| whole(format!("cannot be read: {error}"));
         let mut text = String::new();
         // Not by its size beforehand: a device or a pipe has none.
@@ -97,7 +107,7 @@ impl Config {
     /// # Errors
     /// Every fault with its place.
     pub fn parse(text: &str, file: &str) -> Result<Self, Faults> {
-        let faults = |faults| Faults { file: file.to_owned(), faults };
+        let faults = |faults| Faults { file: file.to_owned(), faults, text: text.to_owned() };
         let written: file::File =
             serde_saphyr::from_str(text).map_err(|error| faults(vec![error::of_reader(&error, text)]))?;
         check::check(&written).map_err(faults)
@@ -129,7 +139,7 @@ pub enum Driver {
     Rfc2136(Rfc2136),
 }
 
-/// RFC 2136 with TSIG. The secret itself is read from its file at each use.
+/// RFC 2136 with TSIG. The secret itself is read at each use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rfc2136 {
     /// Primary server of the zone.
@@ -140,8 +150,8 @@ pub struct Rfc2136 {
     pub tsig_name: DomainName,
     /// Algorithm of the key.
     pub tsig_algorithm: TsigAlgorithm,
-    /// File that holds the key's secret in base64.
-    pub tsig_secret_file: PathBuf,
+    /// Where the key's secret is, in base64.
+    pub tsig_secret: secret::Source,
     /// The most it may do by itself, whatever a service says.
     pub mode: Mode,
 }

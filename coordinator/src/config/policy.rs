@@ -72,7 +72,7 @@ macro_rules! overrides {
     (durations { $($field:ident: $s:ident | $ms:ident),* $(,)? } numbers { $($number:ident: $type:ty),* $(,)? }) => {
         /// `policy_overrides:` the settings of a policy, each duration in whole seconds (`_s`) or in
         /// milliseconds (`_ms`).
-        #[derive(Debug, Default, Deserialize)]
+        #[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct Overrides {
             $(

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::embedded::EmbeddedFile;
 use super::error::{Found, nearest};
 
 const HOUR: u64 = 3600;
@@ -21,26 +23,32 @@ const RESULTS_MIN: Duration = Duration::from_secs(2 * DAY);
 const SPAN_MAX: Duration = Duration::from_secs(100 * YEAR);
 
 /// `database:`
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DatabaseFile {
     /// How long what is kept.
     #[serde(default)]
     pub retain: RetainFile,
+    /// The embedded database.
+    #[serde(default)]
+    pub embedded: EmbeddedFile,
 }
 
 /// `retain:` of `database:`
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetainFile {
     /// Rows of the log.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub results: Option<Spanned<String>>,
     /// Hourly figures, epochs of answers and ended verdicts.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub hourly: Option<Spanned<String>>,
     /// Incidents with their evidence and plans.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub incidents: Option<Spanned<String>>,
 }
 

@@ -12,6 +12,7 @@ use super::check::{bounded, port, public_name, unknown};
 use super::error::Found;
 use super::file::{DriverFile, DriverKind, File, ServiceFile, TsigAlgorithmName};
 use super::{Driver, HttpCheck, Rfc2136, TsigAlgorithm, spelling};
+use crate::secret::Source;
 
 /// Most nodes: each is probed from each vantage.
 const NODES_MAX: usize = 64;
@@ -19,6 +20,8 @@ const NODES_MAX: usize = 64;
 const SERVICES_MAX: usize = 64;
 /// Most fallbacks of one service.
 const FALLBACKS_MAX: usize = 8;
+/// Most drivers.
+const DRIVERS_MAX: usize = 64;
 /// Longest TTL, seconds: a failover is not faster than the old answer's life.
 const TTL_S_MAX: u32 = 3600;
 
@@ -40,6 +43,9 @@ pub struct Ours {
 pub fn check(file: &File, times: Times<'_>, found: &mut Found) -> Ours {
     let (nodes, server_names, http) = check_nodes(file, times, found);
     let mut drivers = BTreeMap::new();
+    if file.drivers.len() > DRIVERS_MAX {
+        found.whole(format!("`drivers` holds {}; at most {DRIVERS_MAX} are supported", file.drivers.len()));
+    }
     for (name, one) in &file.drivers {
         let parsed = name.parse::<DriverName>().map_err(|error| found.at(one, format!("name of a driver: {error}")));
         if let (Ok(name), Some(driver)) = (parsed, check_driver(&one.value, found)) {
@@ -64,7 +70,20 @@ pub fn check(file: &File, times: Times<'_>, found: &mut Found) -> Ours {
             }
         }
     }
+    check_used(file, found);
     Ours { nodes, server_names, http, services, drivers }
+}
+
+/// A driver that nothing uses is a name that was misspelt, or access to a zone that nobody needs.
+fn check_used(file: &File, found: &mut Found) {
+    let used: BTreeSet<&str> =
+        file.services.iter().flat_map(|list| &list.value).map(|service| service.driver.value.as_str()).collect();
+    // With a dangling name that is the fault to mend first.
+    if used.iter().all(|name| file.drivers.contains_key(*name)) {
+        for (name, one) in file.drivers.iter().filter(|(name, _)| !used.contains(name.as_str())) {
+            found.at(one, format!("driver `{name}` is used by no service: name it there, or leave it out"));
+        }
+    }
 }
 
 /// A check must not depend on a name that a failover moves: it would prove itself.
@@ -149,6 +168,18 @@ fn check_nodes(file: &File, times: Times<'_>, found: &mut Found) -> Particulars 
 fn check_driver(one: &DriverFile, found: &mut Found) -> Option<Driver> {
     let zone = found.parse("zone", &one.zone);
     let tsig_name = found.parse("name of the TSIG key", &one.tsig_name);
+    let tsig_secret = match (&one.tsig_secret_file, &one.tsig_secret_env) {
+        (Some(file), None) => Some(Source::File(file.clone())),
+        (None, Some(name)) => Some(Source::Variable(name.clone())),
+        (Some(_), Some(_)) => {
+            found.at(&one.tsig_name, "`tsig_secret_file` and `tsig_secret_env` are both given; keep one");
+            None
+        }
+        (None, None) => {
+            found.at(&one.tsig_name, "the key's secret is missing: give `tsig_secret_file` or `tsig_secret_env`");
+            None
+        }
+    };
     match one.kind {
         DriverKind::Rfc2136 => Some(Driver::Rfc2136(Rfc2136 {
             server: one.server,
@@ -159,7 +190,7 @@ fn check_driver(one: &DriverFile, found: &mut Found) -> Option<Driver> {
                 TsigAlgorithmName::HmacSha384 => TsigAlgorithm::HmacSha384,
                 TsigAlgorithmName::HmacSha512 => TsigAlgorithm::HmacSha512,
             },
-            tsig_secret_file: one.tsig_secret_file.clone(),
+            tsig_secret: tsig_secret?,
             mode: one.mode,
         })),
     }

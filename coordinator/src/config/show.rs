@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::embedded;
 use super::file::{DohFormatName, DohMethodName, HttpVersionName};
 use super::identity::{Identity, Pair};
 use super::{Config, Driver, Endpoint, HttpCheck, Listen, TsigAlgorithm, WebListen};
@@ -21,7 +22,7 @@ pub fn as_json(config: &Config) -> Value {
         "identity": identity(&config.identity),
         "database": { "retain": {
             "results": config.retain.results_word(), "hourly": config.retain.hourly_word(), "incidents": "forever",
-        } },
+        }, "embedded": { "disk_max": embedded::word(config.disk_max) } },
         "policy": policy(&topology.policy),
         "schedule": {
             "endpoint_every_ms": ms(config.schedule.endpoint_every),
@@ -193,7 +194,7 @@ fn driver(driver: &Driver) -> Value {
                 TsigAlgorithm::HmacSha384 => "hmac-sha384",
                 TsigAlgorithm::HmacSha512 => "hmac-sha512",
             },
-            "tsig_secret_file": one.tsig_secret_file.display().to_string(),
+            "tsig_secret": one.tsig_secret.to_string(),
         }),
     }
 }

@@ -2,6 +2,7 @@
 
 use parallax_decide::topology::{ControlKind, Mode, Role};
 
+use super::error::Faults;
 use super::file::{DohFormatName, DohMethodName, HttpVersionName};
 use super::{Config, Endpoint, WebListen, builtin};
 
@@ -14,7 +15,8 @@ fn with(from: &str, to: &str) -> String {
 fn faults(text: &str) -> String {
     match Config::parse(text, "parallax.yaml") {
         Ok(_) => "none".to_owned(),
-        Err(faults) => faults.to_string(),
+        // Without the lines of the file, which would be in the way of counting.
+        Err(faults) => Faults { text: String::new(), ..faults }.to_string(),
     }
 }
 

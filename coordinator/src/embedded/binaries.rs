@@ -49,15 +49,29 @@ impl Binaries {
                 .why(format!("{} is version {}; {MAJOR_MIN} is needed", one.postgres.display(), one.major))
                 .fix(HOW_TO_GET_IT)),
             (Some(one), _) => Ok(one),
-            (None, major) => Err(Failure::new(Exit::Failed, "the data was made by another version of Postgres")
-                .why(format!("the data is of version {}, on this machine is {newest}", major.unwrap_or(0)))
-                .fix(format!(
-                    "install version {0} again (Debian: postgresql-{0}), or move the data with pg_upgrade or \
-                     pg_dumpall, or point --pg-bin at version {0}",
-                    major.unwrap_or(0)
-                ))),
+            (None, major) => Err(other_major(major.unwrap_or(0), newest)),
         }
     }
+}
+
+/// What to do when the distribution's Postgres has moved on and the data has not.
+fn other_major(data: u32, here: u32) -> Failure {
+    Failure::new(Exit::Failed, "the data was made by another version of Postgres")
+        .why(format!(
+            "the data is of version {data}, on this machine is {here}; a server opens data of its own major version \
+             alone. Nothing was changed, and agents keep what they measure"
+        ))
+        .fix(format!(
+            "one of these, with the coordinator stopped:\n\
+             1. install version {data} beside {here} (Debian, Ubuntu: apt install postgresql-{data}; from \
+             apt.postgresql.org where the distribution has dropped it) and start again;\n\
+             2. with both installed, turn the data into version {here} as its owner, in STATE/pg:\n   \
+             /usr/lib/postgresql/{here}/bin/initdb -D data.{here} -U parallax -A trust -E UTF8 --locale=C\n   \
+             /usr/lib/postgresql/{here}/bin/pg_upgrade -U parallax -d data -D data.{here} \
+             -b /usr/lib/postgresql/{data}/bin -B /usr/lib/postgresql/{here}/bin\n   \
+             mv data data.{data} && mv data.{here} data\n\
+             3. leave it: parallax database move --to-file FILE --pg-bin /usr/lib/postgresql/{data}/bin"
+        ))
 }
 
 /// The major version that made a data directory; none when there is no data yet.

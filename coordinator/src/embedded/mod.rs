@@ -80,6 +80,45 @@ pub fn connect_options(state: &Path) -> Result<PgConnectOptions, Failure> {
     Ok(PgConnectOptions::new_without_pgpass().socket(socket).port(5432).username(NAME).database(NAME))
 }
 
+/// Programs of the version that made the data: of another one they may not read each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientPrograms {
+    /// `pg_dump`.
+    pub dump: PathBuf,
+    /// `pg_restore`.
+    pub restore: PathBuf,
+}
+
+/// Where the server of a state directory has its socket.
+///
+/// # Errors
+/// When the path cannot be made absolute.
+pub fn socket(state: &Path) -> Result<PathBuf, Failure> {
+    absolute(&state.join("pg/socket"))
+}
+
+/// Finds `pg_dump` and `pg_restore` beside the server that made the data of a state directory.
+///
+/// # Errors
+/// When there are none: a bare server does not bring them along.
+pub fn client_programs(state: &Path, bin: Option<&Path>) -> Result<ClientPrograms, Failure> {
+    let binaries = Binaries::find(bin, binaries::major_of(&state.join("pg/data"))?)?;
+    // A link on the PATH leads to where all of them are.
+    let server = std::fs::canonicalize(&binaries.postgres).unwrap_or_else(|_| binaries.postgres.clone());
+    let found = ClientPrograms { dump: server.with_file_name("pg_dump"), restore: server.with_file_name("pg_restore") };
+    let missing = [&found.dump, &found.restore].into_iter().find(|program| !program.is_file()).cloned();
+    match missing {
+        None => Ok(found),
+        Some(missing) => Err(Failure::new(Exit::NotFound, "the programs that copy a database are missing")
+            .why(format!("{} is not there", missing.display()))
+            .fix(format!(
+                "install Debian's package postgresql-client-{0} beside postgresql-{0}, or give a folder with all of \
+                 them with --pg-bin",
+                binaries.major
+            ))),
+    }
+}
+
 impl Embedded {
     /// Starts the server of a state directory, making it on the first run, or adopts the one that
     /// runs. `bin` is a folder with `initdb` and `postgres` in it or somewhere below.

@@ -59,7 +59,7 @@ pub enum Work {
 pub struct ChangeTask {
     /// Plan it belongs to.
     pub plan_id: i64,
-    /// Epoch of the lease under which the plan was journalled.
+    /// Epoch of the lease under which the plan was journalled; agents are told it below the database's generation.
     pub epoch: i64,
     /// The change.
     pub change: LocalChange,

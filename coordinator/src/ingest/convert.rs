@@ -49,9 +49,9 @@ pub fn task(id: TaskId, task: &Task) -> v1::Task {
     }
 }
 
-/// A change.
+/// A change, under an epoch with its generation.
 #[must_use]
-pub fn change(id: TaskId, task: &ChangeTask, deadline: Duration) -> v1::Task {
+pub fn change(id: TaskId, task: &ChangeTask, epoch: u64, deadline: Duration) -> v1::Task {
     let change = match &task.change {
         LocalChange::Pin { name, addresses, ttl_s, expires_in } => v1::change_task::Change::Pin(v1::Pin {
             name: name.to_string(),
@@ -70,7 +70,7 @@ pub fn change(id: TaskId, task: &ChangeTask, deadline: Duration) -> v1::Task {
         deadline_ms: ms(deadline),
         work: Some(v1::task::Work::Change(v1::ChangeTask {
             plan_id: task.plan_id.unsigned_abs(),
-            epoch: task.epoch.unsigned_abs(),
+            epoch,
             change: Some(change),
         })),
         purpose: v1::Purpose::Verify.into(),

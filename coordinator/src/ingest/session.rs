@@ -48,6 +48,7 @@ use crate::clock::{self, monotonic};
 use crate::hub::{Arrival, OUTBOUND_MAX, Outbound, Place};
 use crate::identity::keeper::Keeper;
 use crate::identity::request::AgentKey;
+use crate::installation;
 use crate::state::App;
 use crate::store::certificate::{How, Presented};
 use crate::store::commit::Delivery;
@@ -292,6 +293,11 @@ impl Session {
             vantage::greeted(&mut connection, self.id, &hello.agent_version, (&from.0, from.1)).await
         };
         greeted.await.map_err(|error: StoreError| unavailable(&error))?;
+        // What it was told before may be more than this database knows.
+        if hello.epoch > 0 {
+            let told = installation::told_by_agent(&self.app, self.vantage.as_str(), hello.epoch);
+            told.await.map_err(|error| unavailable(&error))?;
+        }
         Ok(boot)
     }
 
@@ -317,7 +323,7 @@ impl Session {
             Outbound::Change(id, change, deadline) => {
                 // As new as the plan it belongs to: an agent that heard of a later holder refuses it.
                 let epoch = store::order::joined(self.generation.load(Ordering::Relaxed), change.epoch);
-                self.send_order(Order::Task(convert::change(id, &change, deadline)), Some(epoch)).await
+                self.send_order(Order::Task(convert::change(id, &change, epoch, deadline)), Some(epoch)).await
             }
             Outbound::Assignment => self.send_assignment().await,
         }

@@ -32,6 +32,7 @@ use crate::state::App;
 use crate::testing;
 
 mod enrolment;
+mod skew;
 
 const BOOT: &str = "000000000000000000000000000b0071";
 const OLDER_BOOT: &str = "000000000000000000000000000b0070";

@@ -14,17 +14,27 @@ pub struct Freeze {
     pub by: String,
     /// Why.
     pub reason: String,
+    /// Whether no person froze, but the database was found to have gone back: it ends only with a reason.
+    pub needs_reason: bool,
 }
 
-/// The stop in force, the oldest first if several people froze; `None`: writes are allowed.
+/// The stop in force: one that needs a reason to end before any other, then the oldest; `None`: writes are allowed.
 ///
 /// # Errors
 /// When the database refuses.
 pub async fn current(connection: &mut PgConnection) -> Result<Option<Freeze>, StoreError> {
-    let row = sqlx::query!("select at, by, reason from write_freeze where thawed_at is null order by id limit 1")
-        .fetch_optional(connection)
-        .await?;
-    Ok(row.map(|row| Freeze { since: timestamp(row.at), by: row.by, reason: row.reason }))
+    let row = sqlx::query!(
+        r#"select at, by, reason, event_id is not null as "needs_reason!"
+           from write_freeze where thawed_at is null order by event_id nulls last, id limit 1"#
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(row.map(|row| Freeze {
+        since: timestamp(row.at),
+        by: row.by,
+        reason: row.reason,
+        needs_reason: row.needs_reason,
+    }))
 }
 
 /// Stops every write. Returns false when they were stopped already; the first reason stays.
@@ -43,14 +53,18 @@ pub async fn freeze(connection: &mut PgConnection, by: &str, reason: &str) -> Re
     Ok(made.rows_affected() > 0)
 }
 
-/// Allows writes again. Returns false when they were allowed already.
+/// Allows writes again. Returns false when they were allowed already, or when no reason is given and one is needed.
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn thaw(connection: &mut PgConnection, by: &str) -> Result<bool, StoreError> {
+pub async fn thaw(connection: &mut PgConnection, by: &str, reason: Option<&str>) -> Result<bool, StoreError> {
     let ended = sqlx::query!(
-        "update write_freeze set thawed_at = clock_timestamp(), thawed_by = $1 where thawed_at is null",
-        by
+        "update write_freeze set thawed_at = clock_timestamp(), thawed_by = $1, thaw_reason = $2
+         where thawed_at is null
+           and ($2::text is not null
+                or not exists (select from write_freeze where thawed_at is null and event_id is not null))",
+        by,
+        reason
     )
     .execute(connection)
     .await?;

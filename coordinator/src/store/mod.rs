@@ -12,8 +12,9 @@
 //! - [`config_version`]: configurations by number; [`configured`]: what the one in force names.
 //! - [`session`], [`relay`]: which coordinators run and hold which streams; what they hand each other.
 //! - [`read`]: what pages, the API and the operator's tool read.
-//! - [`servers`]: which server of a cluster takes writes. [`setup`]: migrations. [`partition`]: days of the log; [`upkeep`]: how their upkeep stands.
-//!   [`lease`]: exactly one coordinator runs the tasks.
+//! - [`servers`]: which server of a cluster takes writes. [`installation`]: which database it is, and whether it
+//!   went back. [`setup`]: migrations. [`moving`]: to another database. [`partition`]: days of the log; [`upkeep`]:
+//!   how their upkeep stands. [`lease`]: exactly one coordinator runs the tasks.
 //!
 //! A caller that wants several functions in one transaction begins it and passes it on.
 
@@ -37,8 +38,10 @@ pub mod enrolment;
 pub mod figures;
 pub mod freeze;
 pub mod incident;
+pub mod installation;
 pub mod lease;
 pub mod log;
+pub mod moving;
 pub mod order;
 pub mod partition;
 pub mod plan;

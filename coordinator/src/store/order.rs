@@ -8,8 +8,9 @@ use super::StoreError;
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn generation(_connection: &mut PgConnection) -> Result<u32, StoreError> {
-    Ok(0)
+pub async fn generation(connection: &mut PgConnection) -> Result<u32, StoreError> {
+    let generation = sqlx::query_scalar!("select generation from installation").fetch_one(connection).await?;
+    u32::try_from(generation).map_err(|error| StoreError::content("installation", "generation", "1", error))
 }
 
 /// (generation << 32) | epoch of the lease, as it is now.
@@ -20,6 +21,13 @@ pub async fn epoch(connection: &mut PgConnection) -> Result<u64, StoreError> {
     let generation = generation(&mut *connection).await?;
     let epoch = sqlx::query_scalar!("select epoch from lease where name = 'tasks'").fetch_optional(connection).await?;
     Ok(joined(generation, epoch.unwrap_or(0)))
+}
+
+/// What was [`joined`], apart again.
+#[must_use]
+pub fn apart(epoch: u64) -> (u32, u32) {
+    // Each half fits by its making.
+    (u32::try_from(epoch >> 32).unwrap_or(u32::MAX), u32::try_from(epoch & u64::from(u32::MAX)).unwrap_or(u32::MAX))
 }
 
 /// The two as one number.
@@ -39,5 +47,6 @@ mod tests {
         assert_eq!(joined(1, 1), (1 << 32) + 1);
         assert!(joined(1, 0) > joined(0, i64::MAX));
         assert_eq!(joined(0, -1), 0);
+        assert_eq!(apart(joined(7, 9)), (7, 9));
     }
 }

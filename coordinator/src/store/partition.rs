@@ -7,7 +7,7 @@ use time::{Date, Duration, Month, OffsetDateTime};
 use super::{StoreError, citation, database_now, offset, timestamp};
 
 /// Days that must exist ahead of today. Two days of grace for whoever has to repair upkeep.
-const DAYS_AHEAD: i64 = 3;
+pub const DAYS_AHEAD: i64 = 3;
 
 /// Serialises upkeep between coordinators.
 const LOCK_KEY: i64 = 0x7061_7261_0002;

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use secrecy::{ExposeSecret, SecretString};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{Connection, Executor, Row};
 use tokio::sync::Notify;
@@ -46,10 +47,18 @@ pub enum Target {
 }
 
 /// The servers of one cluster, in the order in which they are tried.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Servers {
     options: Vec<PgConnectOptions>,
     target: Target,
+    /// As it was given, to see whether it changed. It may hold a password.
+    given: SecretString,
+}
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.options.iter().map(name)).finish()
+    }
 }
 
 /// Why there is no connection.
@@ -60,12 +69,24 @@ pub enum NoServer {
     NoneUsable(Vec<String>),
 }
 
+/// Every how many questions the URL is read again: a password that was changed is in use within seconds.
+const READ_AGAIN_EVERY: u32 = 5;
+
+/// Gives the servers as their file has them by now; none: as before.
+pub type Again = Box<dyn Fn() -> Option<Servers> + Send + Sync>;
+
 /// What keeps a pool at the primary.
-#[derive(Debug)]
 pub struct Follower {
     servers: Servers,
+    again: Option<Again>,
     pool: PgPool,
     between: Arc<Between>,
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower").field("servers", &self.servers.count()).finish_non_exhaustive()
+    }
 }
 
 /// What pool and follower tell each other.
@@ -93,7 +114,7 @@ impl Between {
 
 impl From<PgConnectOptions> for Servers {
     fn from(one: PgConnectOptions) -> Self {
-        Self { options: vec![one], target: Target::ReadWrite }
+        Self { options: vec![one], target: Target::ReadWrite, given: SecretString::default() }
     }
 }
 
@@ -102,7 +123,7 @@ impl FromStr for Servers {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         let (options, target) = url::parse(text)?;
-        Ok(Self { options, target })
+        Ok(Self { options, target, given: SecretString::from(text.to_owned()) })
     }
 }
 
@@ -164,7 +185,7 @@ impl Servers {
                 })
             })
             .connect_lazy_with(quiet(first));
-        let follower = Follower { servers: self, pool: pool.clone(), between };
+        let follower = Follower { servers: self, again: None, pool: pool.clone(), between };
         (pool, follower)
     }
 
@@ -194,19 +215,43 @@ impl Servers {
 }
 
 impl Follower {
+    /// Also asks from time to time whether the servers are still the same.
+    #[must_use]
+    pub fn reading_again(mut self, again: Again) -> Self {
+        self.again = Some(again);
+        self
+    }
+
+    /// Takes other servers, or another password for them. True: something changed.
+    fn read_again(&mut self) -> bool {
+        let fresh = self.again.as_ref().and_then(|again| again());
+        let Some(fresh) = fresh.filter(|fresh| fresh.given.expose_secret() != self.servers.given.expose_secret())
+        else {
+            return false;
+        };
+        tracing::info!("the database URL was changed and is in use");
+        self.servers = fresh;
+        true
+    }
+
     /// Keeps the pool at the server that takes writes, until `shutdown`.
-    pub async fn run(self, shutdown: CancellationToken) {
+    pub async fn run(mut self, shutdown: CancellationToken) {
         tokio::select! {
             () = self.follow() => {}
             () = shutdown.cancelled() => {}
         }
     }
 
-    async fn follow(&self) {
+    async fn follow(&mut self) {
         let mut used: Option<(PgConnection, String)> = None;
         let mut said = None;
         let mut tell = self.servers.count() > 1;
+        let mut turn = 0_u32;
         loop {
+            turn = turn.wrapping_add(1);
+            if turn.is_multiple_of(READ_AGAIN_EVERY) && self.read_again() {
+                used = None;
+            }
             if let Some((connection, server)) = &mut used
                 && let Err(error) = must_take_writes(connection).await
             {

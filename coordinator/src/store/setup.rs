@@ -1,9 +1,9 @@
 //! A database that is ready for use: made and migrated.
 
 use sqlx::PgConnection;
-use sqlx::migrate::MigrateError;
 
 use super::StoreError;
+use crate::error::{Exit, Failure};
 
 /// Migrations, embedded. They run under an advisory lock: several starts at once are safe.
 pub static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../migrations");
@@ -26,27 +26,112 @@ pub async fn make_database(connection: &mut PgConnection) -> Result<(), StoreErr
     }
 }
 
-/// Brings the schema up to this program's version.
+/// How a database's schema stands to this program.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// Migrations that the database has, by number.
+    pub applied: Vec<i64>,
+    /// Migrations of this program that it has not.
+    pub pending: Vec<i64>,
+    /// Migrations that it has and this program does not know: it is newer.
+    pub unknown: Vec<i64>,
+    /// Migrations that it has in another form: it was made by a build that was never released.
+    pub altered: Vec<i64>,
+}
+
+impl Standing {
+    /// Whether this program must leave the database alone, and why.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Failure> {
+        if let Some(newest) = self.unknown.last() {
+            return Some(
+                Failure::new(Exit::Refused, "the database is newer than this program")
+                    .why(format!("it has migration {newest}, this program ends with {}", newest_known()))
+                    .fix(format!(
+                        "install the version of parallax that the database was last used with or a later one; this \
+                         one ({}) changes nothing there. Going back is restoring a backup (docs/backup.md)",
+                        env!("CARGO_PKG_VERSION")
+                    )),
+            );
+        }
+        let altered = self.altered.first()?;
+        Some(
+            Failure::new(Exit::Refused, "the database was made by another build of this program")
+                .why(format!("its migration {altered} is not this program's"))
+                .fix("use the build that made it, or start with an empty database"),
+        )
+    }
+}
+
+/// Number of the last migration of this program.
+fn newest_known() -> i64 {
+    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// Compares without changing anything.
 ///
 /// # Errors
-/// When a migration fails, or the schema is of a newer program.
-pub async fn migrate(connection: &mut PgConnection) -> Result<(), MigrateError> {
-    MIGRATIONS.run(connection).await
+/// When the database refuses.
+pub async fn standing(connection: &mut PgConnection) -> Result<Standing, StoreError> {
+    // The table is the migrator's own, which the checked queries' database does not have.
+    let there: bool =
+        sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null").fetch_one(&mut *connection).await?;
+    let rows: Vec<(i64, Vec<u8>)> = if there {
+        sqlx::query_as("select version, checksum from _sqlx_migrations where success order by version")
+            .fetch_all(connection)
+            .await?
+    } else {
+        Vec::new()
+    };
+    let mut standing = Standing { applied: rows.iter().map(|(version, _)| *version).collect(), ..Standing::default() };
+    for (version, checksum) in &rows {
+        match MIGRATIONS.iter().find(|migration| migration.version == *version) {
+            None => standing.unknown.push(*version),
+            Some(known) if *known.checksum != **checksum => standing.altered.push(*version),
+            Some(_) => {}
+        }
+    }
+    let known = MIGRATIONS.iter().map(|migration| migration.version);
+    standing.pending = known.filter(|version| !standing.applied.contains(version)).collect();
+    Ok(standing)
+}
+
+/// Brings the schema up to this program's version, under a lock: others that start meanwhile wait. What a killed
+/// program had begun is rolled back by Postgres. Returns the migrations that were applied.
+///
+/// # Errors
+/// When a migration fails, or the schema is of a newer program; then nothing is changed.
+pub async fn migrate(connection: &mut PgConnection) -> Result<Vec<i64>, Failure> {
+    let before = standing(connection).await.map_err(unreadable)?;
+    if let Some(refusal) = before.refusal() {
+        return Err(refusal);
+    }
+    MIGRATIONS.run(&mut *connection).await.map_err(|error| {
+        Failure::new(Exit::Failed, "the database's schema cannot be brought up to date")
+            .why(error)
+            .fix("nothing of the failed step is left in the database: see its log, remove the cause, start again")
+    })?;
+    Ok(before.pending)
 }
 
 /// Checks the schema without changing it.
 ///
 /// # Errors
-/// What is missing, in words.
-pub async fn check_schema(connection: &mut PgConnection) -> Result<(), String> {
-    let newest = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
-    let applied = sqlx::query_scalar::<_, Option<i64>>("select max(version) from _sqlx_migrations where success")
-        .fetch_one(connection)
-        .await;
-    match applied {
-        Ok(Some(applied)) if applied == newest => Ok(()),
-        Ok(Some(applied)) => Err(format!("the schema is at migration {applied}, this program is written for {newest}")),
-        Ok(None) => Err("no migration was applied".to_owned()),
-        Err(error) => Err(format!("its migrations cannot be read: {error}")),
+/// When it is not this program's.
+pub async fn check_schema(connection: &mut PgConnection) -> Result<(), Failure> {
+    let standing = standing(connection).await.map_err(unreadable)?;
+    match (standing.refusal(), standing.pending.first()) {
+        (Some(refusal), _) => Err(refusal),
+        (None, None) => Ok(()),
+        (None, Some(first)) => Err(Failure::new(Exit::Refused, "the database is older than this program")
+            .why(format!("migrations from {first} on are missing"))
+            .fix("parallax migrate, or start without --no-migrate")),
     }
 }
+
+fn unreadable(error: StoreError) -> Failure {
+    Failure::new(Exit::Unreachable, "the database's schema cannot be read").why(error).fix("see the database's log")
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,6 @@ use parallax_decide::change::Change;
 use parallax_decide::names::{DomainName, DriverName};
 use parallax_driver::rfc2136::{Rfc2136, Rfc2136Config, TsigAlgorithm};
 use parallax_driver::{Applied, Driver, DriverError, Reading};
-use secrecy::SecretString;
 
 use crate::clock;
 use crate::config;
@@ -56,11 +55,11 @@ impl WithSecretFile {
     async fn open(&self) -> Result<Rfc2136, DriverError> {
         let config = &self.config;
         let unusable = |why: String| DriverError::Unreachable { server: config.server.to_string(), why };
-        let file = &config.tsig_secret_file;
-        let secret = tokio::fs::read_to_string(file)
-            .await
-            .map(SecretString::from)
-            .map_err(|error| unusable(format!("its TSIG secret file {} cannot be read: {error}", file.display())))?;
+        let source = config.tsig_secret.clone();
+        let read = tokio::task::spawn_blocking(move || source.read()).await;
+        let secret = read
+            .map_err(|error| unusable(error.to_string()))?
+            .map_err(|error| unusable(format!("its TSIG secret, {error}")))?;
         let algorithm = match config.tsig_algorithm {
             config::TsigAlgorithm::HmacSha256 => TsigAlgorithm::HmacSha256,
             config::TsigAlgorithm::HmacSha384 => TsigAlgorithm::HmacSha384,
@@ -76,7 +75,7 @@ impl WithSecretFile {
         };
         // Signatures are checked against the server's wall clock.
         let wall = Arc::new(|| SystemTime::from(clock::wall()));
-        Rfc2136::new(rfc2136, wall).map_err(|error| unusable(format!("{}: {error}", file.display())))
+        Rfc2136::new(rfc2136, wall).map_err(|error| unusable(format!("{}: {error}", config.tsig_secret)))
     }
 }
 
@@ -104,12 +103,17 @@ mod tests {
                 zone: "montana.quest".parse().unwrap(),
                 tsig_name: "parallax".parse().unwrap(),
                 tsig_algorithm: config::TsigAlgorithm::HmacSha256,
-                tsig_secret_file: file.clone(),
+                tsig_secret: crate::secret::Source::File(file.clone()),
                 mode: parallax_decide::topology::Mode::Act,
             },
         };
         let name: DomainName = "fi.montana.quest".parse().unwrap();
-        for (content, says) in [(None, "cannot be read"), (Some("hunter2!"), "not base64"), (Some(""), "empty")] {
+        for (content, says) in [
+            (None, "cannot be read"),
+            (Some("hunter2!"), "not base64"),
+            (Some("hunter2 again"), "illegal characters"),
+            (Some(""), "empty"),
+        ] {
             if let Some(content) = content {
                 std::fs::write(&file, content).unwrap();
             }

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::monotonic;
+use crate::installation;
 use crate::state::App;
 use crate::store::{StoreError, lease};
 
@@ -133,6 +134,8 @@ async fn attempt(app: &Arc<App>, shutdown: &CancellationToken) -> Result<(), Sto
         app.epoch_seen.fetch_max(current, Ordering::Relaxed);
         return Ok(());
     };
+    // Before anything is decided: a database that went back is frozen, and the epoch is remembered before it is used.
+    within(installation::look(app, &mut connection)).await?;
     app.epoch_seen.fetch_max(epoch, Ordering::Relaxed);
     tracing::info!(epoch, "this coordinator runs the tasks");
     let held = LeaseHeld { epoch, lost: shutdown.child_token(), term: Term::from(begun) };

@@ -42,7 +42,11 @@ async fn written(pool: &PgPool) -> String {
 async fn b78_the_pool_leaves_a_server_that_became_read_only_and_finds_the_other_by_itself() {
     let (first, second) = (testing::fresh().await, testing::fresh().await);
     set_read_only(&second, true).await;
-    let servers = Servers { options: vec![first.clone(), second.clone()], target: Target::ReadWrite };
+    let servers = Servers {
+        options: vec![first.clone(), second.clone()],
+        target: Target::ReadWrite,
+        given: SecretString::default(),
+    };
     let (pool, follower) = servers.clone().pool();
     let shutdown = CancellationToken::new();
     let following = tokio::spawn(follower.run(shutdown.clone()));
@@ -78,8 +82,30 @@ async fn one_server_that_is_a_standby_can_be_read_and_a_silent_one_is_passed_ove
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
     let mute = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(port).username("x");
-    let servers = Servers { options: vec![mute.clone(), options], target: Target::ReadWrite };
+    let servers =
+        Servers { options: vec![mute.clone(), options], target: Target::ReadWrite, given: SecretString::default() };
     assert!(servers.connect().await.is_ok());
     let alone = Servers::from(mute).connect_to_read().await.map(|_| ()).unwrap_err();
     assert!(alone.to_string().contains("no answer within"), "{alone}");
+}
+
+#[tokio::test]
+async fn a_url_that_was_changed_is_in_use_without_a_restart() {
+    let (first, second) = (testing::fresh().await, testing::fresh().await);
+    let of = |options: &PgConnectOptions, given: &str| Servers {
+        options: vec![options.clone()],
+        target: Target::ReadWrite,
+        given: SecretString::from(given.to_owned()),
+    };
+    let changed = of(&second, "postgres://u:hunter2@h/d");
+    assert!(!format!("{changed:?}").contains("hunter2"));
+    let (pool, follower) = of(&first, "before").pool();
+    let follower = follower.reading_again(Box::new(move || Some(changed.clone())));
+    let shutdown = CancellationToken::new();
+    let following = tokio::spawn(follower.run(shutdown.clone()));
+    while Some(written(&pool).await.as_str()) != second.get_database() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    shutdown.cancel();
+    following.await.unwrap();
 }

@@ -34,8 +34,8 @@ async fn nothing_is_written_while_frozen() {
     assert!(world.play().writes.is_empty());
     assert_eq!(world.count("select count(*) from plan").await, 0);
     assert!(world.is("select exists (select from incident_event where what = 'no_plan' and detail #>> '{why,refusals,0,because}' = 'frozen')").await, "{}", world.journal().await);
-    assert!(freeze::thaw(&mut connection, "anna").await.unwrap());
-    assert!(!freeze::thaw(&mut connection, "anna").await.unwrap());
+    assert!(freeze::thaw(&mut connection, "anna", None).await.unwrap());
+    assert!(!freeze::thaw(&mut connection, "anna", None).await.unwrap());
     world.until("select count(*) = 1 from plan where status = 'verified'", 15).await;
     nothing_twice(&world).await;
 }
@@ -52,7 +52,7 @@ async fn a_plan_on_its_way_stops_at_the_freeze_and_expires() {
     world.play().mood = Mood::Works;
     world.pass(15).await;
     assert!(world.play().writes.is_empty());
-    freeze::thaw(&mut connection, "anna").await.unwrap();
+    freeze::thaw(&mut connection, "anna", None).await.unwrap();
     world.until("select exists (select from plan where status = 'expired')", 12).await;
     // What was planned then is over; what is planned now is new.
     world.until("select count(*) = 1 from plan where status = 'verified'", 30).await;

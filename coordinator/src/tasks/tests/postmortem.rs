@@ -38,7 +38,7 @@ async fn told() -> World {
     world.until(CLOSED, 30).await;
     let mut connection = world.app.pool.acquire().await.unwrap();
     freeze::freeze(&mut connection, "anna", "DNS provider maintenance").await.unwrap();
-    freeze::thaw(&mut connection, "boris").await.unwrap();
+    freeze::thaw(&mut connection, "boris", None).await.unwrap();
     // The hour passes without anybody who judges.
     let before = world.now();
     world.app.clock.advance(Duration::from_secs(2 * 3600));
