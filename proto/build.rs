@@ -10,6 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         .build_client(std::env::var_os("CARGO_FEATURE_CLIENT").is_some())
         .build_server(std::env::var_os("CARGO_FEATURE_SERVER").is_some())
+        .codec_path("crate::codec::QuietCodec")
         .compile_fds(files)?;
     Ok(())
 }

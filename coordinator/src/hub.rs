@@ -103,7 +103,7 @@ pub struct Arrival {
 #[derive(Debug)]
 struct Live {
     session: u64,
-    outbound: mpsc::Sender<Outbound>,
+    outbound: mpsc::Sender<Box<Outbound>>,
     closed: CancellationToken,
     shown: Connected,
     boot: Uuid,
@@ -298,9 +298,14 @@ impl Hub {
         }
     }
 
-    /// Enters a stream. An older one of the same vantage is closed: the agent has come back while
-    /// its old connection lay dead.
-    pub(crate) fn enter(&self, vantage: &VantageName, arrival: Arrival, outbound: mpsc::Sender<Outbound>) -> Place<'_> {
+    /// Enters a stream; its messages are boxed because a channel sets aside room for 32 of what it carries. An older
+    /// stream of the same vantage is closed: the agent has come back while its old connection lay dead.
+    pub(crate) fn enter(
+        &self,
+        vantage: &VantageName,
+        arrival: Arrival,
+        outbound: mpsc::Sender<Box<Outbound>>,
+    ) -> Place<'_> {
         let Arrival { agent_version, boot, remote } = arrival;
         let session = self.next_session.fetch_add(1, Ordering::Relaxed);
         let closed = CancellationToken::new();
@@ -347,7 +352,7 @@ impl Hub {
 
     fn send(&self, vantage: &VantageName, message: Outbound) -> Result<(), NotConnected> {
         match lock(&self.live).get(vantage) {
-            Some(live) => live.outbound.try_send(message).map_err(|_| NotConnected(vantage.clone())),
+            Some(live) => live.outbound.try_send(Box::new(message)).map_err(|_| NotConnected(vantage.clone())),
             None => Err(NotConnected(vantage.clone())),
         }
     }

@@ -4,6 +4,7 @@
 //! Read the `.proto` file: it carries the documentation, the units and the limits. These types
 //! stop at the agent's `uplink` and the coordinator's `ingest`; nothing else of ours uses them.
 
+pub mod codec;
 pub mod token;
 
 /// The probe protocol's messages.

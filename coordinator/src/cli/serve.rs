@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -117,7 +116,7 @@ async fn with_database(
     let follower = follower.reading_again(Box::new(move || database.again()));
     let app = App::new(pool, config, Clock::system(), state_dir);
     prepare(&app, &servers, serve.no_migrate && !is_embedded).await?;
-    let grpc = TcpListener::bind(listen.grpc).await.map_err(|error| {
+    let grpc = ingest::listen(listen.grpc).map_err(|error| {
         Failure::new(Exit::Failed, format!("cannot listen on {} for agents", listen.grpc))
             .why(error)
             .fix("choose another listen.grpc in the configuration, or stop what uses it")

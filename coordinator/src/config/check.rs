@@ -16,8 +16,8 @@ use super::file::{File, SourceFile, VantageFile};
 use super::resolvers::{self, Resolvers};
 use super::{Config, Listen, Schedule, Source, WebListen, embedded, identity, policy, retain, services};
 
-/// Most vantages. The coordinator keeps one stream and the page one column for each.
-const VANTAGES_MAX: usize = 500;
+/// Most vantages: half as many again as `./x bench fleet` holds streams for. A stream and a page's column for each.
+const VANTAGES_MAX: usize = 15_000;
 /// Most labels of one vantage.
 const LABELS_MAX: usize = 16;
 /// Longest name of a network interface, in bytes: IFNAMSIZ without the closing zero, netdevice(7).

@@ -17,15 +17,10 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
+use super::handshakes::Handshakes;
 use super::tls;
 use crate::identity::keeper::Keeper;
 use crate::store::certificate::Presented;
-
-/// A handshake takes two round trips; a stalled one must not hold a place.
-const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-
-/// Handshakes at the same time; more wait in the kernel's queue.
-const HANDSHAKES_MAX: usize = 64;
 
 /// Pause after a failed accept (no file descriptors left), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -35,6 +30,8 @@ const STRANGERS_MAX: usize = 256;
 
 /// Life of a connection without a certificate.
 const STRANGER_LIFE: Duration = Duration::from_secs(30);
+/// Between two lines of the log about connections that were closed.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Who is at the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,35 +58,46 @@ pub async fn run(
     sender: mpsc::Sender<io::Result<Connection>>,
     shutdown: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(HANDSHAKES_MAX));
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let mut handshakes = Handshakes::default();
+    let mut tell = tokio::time::interval(TELL_EVERY);
     loop {
-        let accepted = tokio::select! {
+        let (stream, remote, leave) = tokio::select! {
             () = shutdown.cancelled() => return,
-            accepted = async {
-                let place = Arc::clone(&places).acquire_owned().await.ok();
-                (listener.accept().await, place)
-            } => accepted,
-        };
-        let (stream, remote, place) = match accepted {
-            (Ok((stream, remote)), place) => (stream, remote, place),
-            (Err(error), _) => {
-                tracing::warn!(%error, "cannot accept an agent's connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+            accepted = listener.accept() => {
+                match accepted {
+                    Ok((stream, remote)) => handshakes.push((stream, remote), remote.ip()),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept an agent's connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+                continue;
+            }
+            ((stream, remote), leave) = handshakes.next() => (stream, remote, leave),
+            _ = tell.tick() => {
+                let closed = handshakes.closed();
+                if closed > 0 {
+                    tracing::warn!(closed, "too many connections at once; some were closed and come back later");
+                }
                 continue;
             }
         };
         let tls = TlsAcceptor::from(Arc::clone(&keeper.held().tls));
         let (sender, strangers) = (sender.clone(), Arc::clone(&strangers));
         tokio::spawn(async move {
-            let _place = place;
-            match tokio::time::timeout(HANDSHAKE_WITHIN, handshake(&tls, stream, remote, strangers)).await {
-                Ok(Ok(connection)) => {
+            let connection = tokio::select! {
+                connection = handshake(&tls, stream, remote, strangers) => connection,
+                () = leave.overdue() => Err("no TLS handshake in time".to_owned()),
+            };
+            // The place is free now: what follows waits for the server's task.
+            drop(leave);
+            match connection {
+                Ok(connection) => {
                     // An error means that the server has ended; the connection ends with it.
                     let _ = sender.send(Ok(connection)).await;
                 }
-                Ok(Err(error)) => tracing::info!(%remote, error, "refused a connection"),
-                Err(_) => tracing::info!(%remote, "refused a connection: no TLS handshake in time"),
+                Err(error) => tracing::info!(%remote, error, "refused a connection"),
             }
         });
     }

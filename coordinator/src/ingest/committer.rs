@@ -1,8 +1,10 @@
 //! Stores the waiting batches of many agents in one transaction, and answers only then.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use sqlx::Postgres;
+use sqlx::pool::PoolConnection;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -12,12 +14,23 @@ use crate::state::App;
 use crate::store::commit::{self, Committed, Delivery, Item};
 use crate::store::refusal::Refused;
 use crate::store::{StoreError, partition};
+use parallax_decide::observation::Lane;
 
-/// Batches in one transaction. With 500 observations each they stay below a second's work.
-const GROUP_MAX: usize = 32;
+/// Most observations of one transaction: a fraction of a second's work, and some megabytes in flight to the server.
+const GROUP_ROWS_MAX: usize = 4096;
 
-/// Batches that wait for the next transaction; more wait in their streams.
-const WAITING_MAX: usize = 64;
+/// Most batches of one transaction, however small: each locks and moves a cursor.
+const GROUP_BATCHES_MAX: usize = 2048;
+
+/// Batches that wait for the next transaction; more wait in their streams, which are bounded together by
+/// [`super::in_hand`].
+const WAITING_MAX: usize = 2048;
+
+/// How long a batch waits for others, so that thousands of small ones share a commit. What a verdict may rest on waits
+/// hardly at all.
+const LINGER_ROUTINE: Duration = Duration::from_millis(25);
+/// The same for the urgent lane.
+const LINGER_URGENT: Duration = Duration::from_millis(4);
 
 /// Pauses between attempts while the database is away.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -58,11 +71,11 @@ impl Committer {
 pub fn start(app: Arc<App>, shutdown: CancellationToken) -> (Committer, JoinHandle<()>) {
     let (sender, mut waiting) = mpsc::channel::<Submission>(WAITING_MAX);
     let task = tokio::spawn(async move {
-        let mut group = Vec::with_capacity(GROUP_MAX);
-        while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
-            let (deliveries, answers): (Vec<_>, Vec<_>) =
-                group.drain(..).map(|one: Submission| (one.delivery, one.stored)).unzip();
-            match store(&app, &deliveries, &shutdown).await {
+        let mut group = Group::default();
+        let mut session = None;
+        while group.gather(&mut waiting).await {
+            let (deliveries, answers) = group.take();
+            match store(&app, &mut session, &deliveries, &shutdown).await {
                 Ok(committed) => {
                     if committed.missing > 0 {
                         tracing::warn!(missing = committed.missing, "observations never arrived; the gap is recorded");
@@ -80,19 +93,74 @@ pub fn start(app: Arc<App>, shutdown: CancellationToken) -> (Committer, JoinHand
     (Committer(sender), task)
 }
 
+/// What the next transaction will hold.
+#[derive(Default)]
+struct Group {
+    deliveries: Vec<Delivery>,
+    answers: Vec<oneshot::Sender<()>>,
+    rows: usize,
+    /// When the first of them has lingered enough.
+    until: Option<Instant>,
+}
+
+impl Group {
+    /// Gathers batches until there are enough or the first one must go. False: no more will come.
+    async fn gather(&mut self, waiting: &mut mpsc::Receiver<Submission>) -> bool {
+        let Some(first) = waiting.recv().await else { return false };
+        self.add(first);
+        while self.rows < GROUP_ROWS_MAX && self.deliveries.len() < GROUP_BATCHES_MAX {
+            let next = match waiting.try_recv() {
+                Ok(next) => next,
+                Err(_) => match self.until {
+                    Some(until) => match tokio::time::timeout_at(until.into(), waiting.recv()).await {
+                        Ok(Some(next)) => next,
+                        Ok(None) | Err(_) => break,
+                    },
+                    None => break,
+                },
+            };
+            self.add(next);
+        }
+        true
+    }
+
+    fn add(&mut self, one: Submission) {
+        let linger = match one.delivery.lane {
+            Lane::Urgent => LINGER_URGENT,
+            Lane::Routine => LINGER_ROUTINE,
+        };
+        // From its arrival: while the last transaction ran it has waited already.
+        let until = one.delivery.received + linger;
+        self.until = Some(self.until.map_or(until, |earlier| earlier.min(until)));
+        self.rows += one.delivery.items.len();
+        self.deliveries.push(one.delivery);
+        self.answers.push(one.stored);
+    }
+
+    fn take(&mut self) -> (Vec<Delivery>, Vec<oneshot::Sender<()>>) {
+        let Self { deliveries, answers, .. } = std::mem::take(self);
+        (deliveries, answers)
+    }
+}
+
 /// Stores deliveries, however long the database takes to come back.
-async fn store(app: &App, deliveries: &[Delivery], shutdown: &CancellationToken) -> Result<Committed, StoreError> {
+async fn store(
+    app: &App,
+    session: &mut Session,
+    deliveries: &[Delivery],
+    shutdown: &CancellationToken,
+) -> Result<Committed, StoreError> {
     let mut pause = RETRY_FIRST;
     let mut strays_counted = false;
     loop {
-        let mut error = match attempt(app, deliveries).await {
+        let mut error = match attempt(app, session, deliveries).await {
             Ok(committed) => return Ok(committed),
             Err(error) => error,
         };
         if error.is_about_the_data() && !is_missing_partition(&error) {
             tracing::error!(%error, "the database refuses a batch that passed every check; storing row by row");
             // What stops this half-way passes like any other trouble; the rows that were stored are known then.
-            error = match one_by_one(app, deliveries, &mut strays_counted).await {
+            error = match one_by_one(app, session, deliveries, &mut strays_counted).await {
                 Ok(committed) => return Ok(committed),
                 Err(error) => error,
             };
@@ -112,41 +180,53 @@ async fn store(app: &App, deliveries: &[Delivery], shutdown: &CancellationToken)
     }
 }
 
-async fn attempt(app: &App, deliveries: &[Delivery]) -> Result<Committed, StoreError> {
-    let mut connection = app.pool.acquire().await?;
+/// The committer's own connection while all is well: thousands of streams that greet must not come before it.
+type Session = Option<PoolConnection<Postgres>>;
+
+async fn attempt(app: &App, session: &mut Session, deliveries: &[Delivery]) -> Result<Committed, StoreError> {
+    let mut connection = match session.take() {
+        Some(connection) => connection,
+        None => app.pool.acquire().await?,
+    };
     let committed = tokio::time::timeout(COMMIT_WITHIN, commit::commit(&mut connection, deliveries)).await;
     let result = committed.unwrap_or(Err(StoreError::Database(sqlx::Error::PoolTimedOut)));
-    if let Err(error) = &result
-        && !error.is_about_the_data()
-    {
-        // The server may have become read-only, or be another one by now: never reuse the connection.
-        connection.close_on_drop();
+    match &result {
+        Err(error) if !error.is_about_the_data() => {
+            // The server may have become read-only, or be another one by now: never reuse the connection.
+            connection.close_on_drop();
+        }
+        Ok(_) | Err(_) => *session = Some(connection),
     }
     result
 }
 
 /// Stores each row alone, and counts as refused what the database does not take.
 /// Observations without a usable number have no cursor to tell that they were counted: `strays_counted` does.
-async fn one_by_one(app: &App, deliveries: &[Delivery], strays_counted: &mut bool) -> Result<Committed, StoreError> {
+async fn one_by_one(
+    app: &App,
+    session: &mut Session,
+    deliveries: &[Delivery],
+    strays_counted: &mut bool,
+) -> Result<Committed, StoreError> {
     let mut sum = Committed::default();
     if !*strays_counted {
         let alone = |delivery: &Delivery| Delivery { items: Vec::new(), ..delivery.clone() };
         let strays: Vec<Delivery> = deliveries.iter().filter(|one| !one.stray.is_empty()).map(alone).collect();
         if !strays.is_empty() {
-            attempt(app, &strays).await?;
+            attempt(app, session, &strays).await?;
         }
         *strays_counted = true;
     }
     for delivery in deliveries {
         for item in &delivery.items {
             let mut alone = Delivery { items: vec![item.clone()], stray: Vec::new(), ..delivery.clone() };
-            let committed = match attempt(app, std::slice::from_ref(&alone)).await {
+            let committed = match attempt(app, session, std::slice::from_ref(&alone)).await {
                 // Not for want of a partition: that is made, and the batch tried again.
                 Err(error) if error.is_about_the_data() && !is_missing_partition(&error) => {
                     let refused =
                         Refused { vantage: delivery.vantage, reason: "not_storable", detail: error.to_string() };
                     alone.items = vec![Item { sequence: item.sequence, content: Err(refused) }];
-                    attempt(app, std::slice::from_ref(&alone)).await?
+                    attempt(app, session, std::slice::from_ref(&alone)).await?
                 }
                 other => other?,
             };

@@ -1,24 +1,29 @@
 //! Takes the agents' streams. The types of the wire stop here.
 //!
+//! - `handshakes`: which connections may begin theirs, and when.
 //! - [`accept`]: TCP, mutual TLS. [`tls`]: what a client certificate says.
 //! - [`enrolment`]: how an agent gets a certificate, at a bounded [`pace`]. [`admission`]: which one may report;
 //!   [`standing`]: which do.
 //! - [`session`]: one stream: greeting, assignment, batches, reports, tasks.
 //! - [`validate`]: a batch as rows, or what is wrong with it.
+//! - [`in_hand`]: what all streams together may hold until it is stored.
 //! - [`committer`]: one transaction for the waiting batches of many agents; only then an answer.
 //! - [`assignment`], [`convert`]: what goes down the stream. [`order`]: its signing.
 //!
-//! A slow database slows the agents: each stream has one batch under way and is not read
-//! meanwhile, and what is not acknowledged stays in the agent's spool.
+//! A slow database slows the agents: each stream has one batch under way and few behind it, all of them together have one
+//! budget, and what is not acknowledged stays in the agent's spool.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use parallax_proto::v1::enrolment_server::EnrolmentServer;
 use parallax_proto::v1::probe_server::ProbeServer;
 use parallax_proto::{MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
-use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,6 +37,8 @@ pub mod assignment;
 pub mod committer;
 pub mod convert;
 pub mod enrolment;
+mod handshakes;
+pub mod in_hand;
 pub mod order;
 pub mod pace;
 pub mod session;
@@ -44,6 +51,13 @@ pub mod validate;
 /// A dead path is noticed within twice this.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
+/// Bytes that an agent may send on a stream or a connection before they are read: a batch of an agent is up to 64 KiB,
+/// and what was sent and not read is held here.
+const WINDOW_BYTES: u32 = 64 << 10;
+
+/// Largest header block of a request, in bytes: ours have some hundred.
+const HEADERS_BYTES_MAX: u32 = 4 << 10;
+
 /// Connections that passed TLS and wait for the server's task.
 const CONNECTIONS_WAITING_MAX: usize = 64;
 
@@ -52,6 +66,26 @@ const STREAMS_MAX: u32 = 4;
 
 /// Largest message of an agent that is not known yet: a request, a secret, a version, a time.
 const ENROLMENT_BYTES_MAX: usize = REQUEST_BYTES_MAX + 1024;
+/// Connections that the kernel holds until they are accepted, which is at once: a fleet that comes back asks for thousands in
+/// the same second. It takes no more than `net.core.somaxconn` allows.
+const ACCEPT_QUEUE_MAX: u32 = 4096;
+
+/// Listens for agents, with as many descriptors as the system grants: a stream takes one.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::warn!(%error, soft, "the limit of open files cannot be raised; so many agents at most");
+    }
+    let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(ACCEPT_QUEUE_MAX)
+}
 
 /// Serves agents until `shutdown`, then ends the streams and stores what is under way.
 ///
@@ -71,6 +105,8 @@ pub async fn serve(
         app,
         keeper: Arc::clone(&keeper),
         committer,
+        in_hand: in_hand::InHand::default(),
+        greetings: Arc::new(Semaphore::new(session::GREETINGS_MAX)),
         streams: streams.clone(),
         shutdown: shutdown.clone(),
     };
@@ -80,6 +116,9 @@ pub async fn serve(
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .http2_max_header_list_size(HEADERS_BYTES_MAX)
         .add_service(
             ProbeServer::new(service)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use parallax_decide::names::VantageName;
@@ -28,8 +29,8 @@ use parallax_proto::v1::agent_message::Message as FromAgent;
 use parallax_proto::v1::coordinator_message::Message as ToAgent;
 use parallax_proto::v1::order::Order;
 use parallax_proto::{PROTOCOL, PROTOCOL_MIN, TEXT_BYTES_MAX, v1};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use prost::Message;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::metadata::{MetadataMap, MetadataValue};
@@ -40,9 +41,10 @@ use super::accept::Peer;
 use super::admission::{admit, certificate, refusal, unavailable};
 use super::committer::{Committer, Ending};
 use super::enrolment::{self, For};
+use super::in_hand::{Full, InHand, Share};
 use super::order::{self, Orders};
 use super::standing::{Cut, Stream};
-use super::validate::{self, Context};
+use super::validate::{self, Context as Against};
 use super::{assignment, convert};
 use crate::clock::{self, monotonic};
 use crate::hub::{Arrival, OUTBOUND_MAX, Outbound, Place};
@@ -59,6 +61,10 @@ use crate::store::{self, StoreError};
 /// The greeting comes at once, or not at all.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
 
+/// Streams that ask the database about their greeting at the same time: a fleet that comes back must leave connections of
+/// the pool to everybody else.
+pub const GREETINGS_MAX: usize = 4;
+
 /// An agent that takes nothing for this long is gone.
 const SEND_WITHIN: Duration = Duration::from_secs(30);
 
@@ -68,10 +74,10 @@ const SIGNED_SINCE: u32 = 2;
 /// Messages on their way down one stream.
 const DOWN_MAX: usize = 32;
 
-/// Messages that wait while a batch is on its way to the database: one of each lane, and as many behind
-/// them. They are read so that a Ping between them is answered at once; past that the stream is not
-/// read, which is how a slow database slows the agent.
-const WAITING_MAX: usize = 4;
+/// Messages that wait while a batch is on its way to the database: as many as an agent sends without an answer, so that
+/// a Ping behind them is answered at once. Past that the stream is not read. All streams together are bounded by
+/// [`super::in_hand`].
+const WAITING_MAX: usize = 8;
 
 /// The service of the `.proto` file.
 #[derive(Debug, Clone)]
@@ -82,6 +88,10 @@ pub struct Service {
     pub keeper: Arc<Keeper>,
     /// Where batches go.
     pub committer: Committer,
+    /// What all streams may hold until then.
+    pub in_hand: InHand,
+    /// Whose greeting may ask the database.
+    pub greetings: Arc<Semaphore>,
     /// Running streams, for an orderly end.
     pub streams: TaskTracker,
     /// Ends the streams.
@@ -90,7 +100,7 @@ pub struct Service {
 
 #[tonic::async_trait]
 impl v1::probe_server::Probe for Service {
-    type SessionStream = ReceiverStream<Result<v1::CoordinatorMessage, Status>>;
+    type SessionStream = Down;
 
     async fn session(
         &self,
@@ -99,14 +109,18 @@ impl v1::probe_server::Probe for Service {
         let peer = request.extensions().get::<Peer>().cloned();
         let peer = peer.ok_or_else(|| Status::internal("a stream without an authenticated peer"))?;
         let presented = certificate(&peer)?;
+        let turn = self.greetings.acquire().await;
         let vantage = admit(&self.app, presented, peer.remote).await.inspect_err(|status| {
             tracing::warn!(vantage = %presented.name, remote = %peer.remote, reason = status.message(), "stream refused");
         })?;
+        drop(turn);
         let (down, messages) = mpsc::channel(DOWN_MAX);
         let session = Session {
             app: Arc::clone(&self.app),
             keeper: Arc::clone(&self.keeper),
             committer: self.committer.clone(),
+            in_hand: self.in_hand.clone(),
+            greetings: Arc::clone(&self.greetings),
             shutdown: self.shutdown.clone(),
             down: down.clone(),
             vantage: vantage.name.clone(),
@@ -125,11 +139,26 @@ impl v1::probe_server::Probe for Service {
                 Err(status) => {
                     tracing::warn!(vantage = %name, %remote, reason = status.message(), "stream ended");
                     // The agent may be gone already.
-                    let _ = down.try_send(Err(status));
+                    let _ = down.try_send(Box::new(Err(status)));
                 }
             }
         });
-        Ok(Response::new(ReceiverStream::new(messages)))
+        Ok(Response::new(Down(messages)))
+    }
+}
+
+/// One message on its way down. Boxed: a channel sets aside room for 32 of what it carries, for each stream.
+type DownMessage = Box<Result<v1::CoordinatorMessage, Status>>;
+
+/// What goes down one stream.
+#[derive(Debug)]
+pub struct Down(mpsc::Receiver<DownMessage>);
+
+impl tokio_stream::Stream for Down {
+    type Item = Result<v1::CoordinatorMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|message| message.map(|message| *message))
     }
 }
 
@@ -140,14 +169,32 @@ fn ending() -> Status {
     Status::unavailable("the coordinator is ending")
 }
 
+fn busy(Full { come_back_after }: Full) -> Status {
+    let mut status = Status::unavailable("more waits for the database than the coordinator can hold; come back later");
+    if let Ok(pushback) = come_back_after.as_millis().to_string().parse() {
+        status.metadata_mut().insert("grpc-retry-pushback-ms", pushback);
+    }
+    status
+}
+
 type Storing = Pin<Box<dyn Future<Output = Result<(), Ending>> + Send>>;
+
+type Room = Pin<Box<dyn Future<Output = Result<Share, Full>> + Send>>;
+
+/// A message that was read and not handled yet, with its share of what may be in hand.
+struct Held {
+    message: v1::AgentMessage,
+    share: Option<Share>,
+}
 
 struct Session {
     app: Arc<App>,
     keeper: Arc<Keeper>,
     committer: Committer,
+    in_hand: InHand,
+    greetings: Arc<Semaphore>,
     shutdown: CancellationToken,
-    down: mpsc::Sender<Result<v1::CoordinatorMessage, Status>>,
+    down: mpsc::Sender<DownMessage>,
     /// Its name now; the certificate may still carry a former one.
     vantage: VantageName,
     id: VantageId,
@@ -164,6 +211,7 @@ struct Session {
 
 /// A batch on its way to the database.
 struct UnderWay {
+    _share: Option<Share>,
     storing: Storing,
     refusals: Vec<v1::Refusal>,
     ack: Option<v1::Ack>,
@@ -177,7 +225,8 @@ impl Session {
         let Some(v1::AgentMessage { message: Some(FromAgent::Hello(hello)) }) = hello else {
             return Err(Status::failed_precondition("the first message must be Hello"));
         };
-        let boot = self.greet(&hello).await?;
+        // Boxed where it happens once: the state of a stream is kept for weeks, and there are thousands.
+        let boot = Box::pin(self.greet(&hello)).await?;
         let (outbound, mut waiting) = mpsc::channel(OUTBOUND_MAX);
         let app = Arc::clone(&self.app);
         let mut trust = self.keeper.changes();
@@ -189,29 +238,40 @@ impl Session {
             key_sha256: self.presented.key_sha256,
         });
         // Again, now that a revocation finds this stream: one between the first look and here did not.
-        admit(&self.app, &self.presented, self.remote).await?;
+        Box::pin(async {
+            let _turn = self.greetings.acquire().await;
+            admit(&self.app, &self.presented, self.remote).await
+        })
+        .await?;
         tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");
-        self.send_assignment().await?;
+        Box::pin(self.send_assignment()).await?;
         if self.speaks.load(Ordering::Relaxed) >= SIGNED_SINCE {
             // For an agent that holds no signer's key yet.
             self.send(ToAgent::Trust(order::trust(&self.keeper.held()))).await?;
         }
-        self.send_trust().await?;
+        Box::pin(self.send_trust()).await?;
         let mut under_way: Option<UnderWay> = None;
-        let mut queue: VecDeque<v1::AgentMessage> = VecDeque::with_capacity(WAITING_MAX);
+        let mut queue: VecDeque<Held> = VecDeque::new();
+        let mut arriving: Option<(v1::AgentMessage, Room)> = None;
         let mut open = true;
         loop {
             while under_way.is_none() {
                 match queue.pop_front() {
-                    Some(message) => under_way = self.take(message, boot),
-                    None if open => break,
+                    Some(held) => under_way = self.take(held, boot),
+                    None if open || arriving.is_some() => break,
                     None => return Ok(()),
                 }
             }
-            let reads = open && queue.len() < WAITING_MAX;
+            let reads = open && arriving.is_none() && queue.len() < WAITING_MAX;
             let storing = async {
                 match &mut under_way {
                     Some(one) => (&mut one.storing).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let room = async {
+                match &mut arriving {
+                    Some((_, room)) => room.await,
                     None => std::future::pending().await,
                 }
             };
@@ -231,21 +291,41 @@ impl Session {
                 }
                 changed = trust.changed() => {
                     changed.map_err(|_| ending())?;
-                    self.send_trust().await?;
+                    Box::pin(self.send_trust()).await?;
+                }
+                share = room => {
+                    let share = Some(share.map_err(busy)?);
+                    queue.extend(arriving.take().map(|(message, _)| Held { message, share }));
                 }
                 message = waiting.recv() => match message {
-                    Some(message) => self.send_outbound(message).await?,
+                    Some(message) => Box::pin(self.send_outbound(*message)).await?,
                     None => return Err(Status::aborted("closed")),
                 },
                 message = inbound.message(), if reads => match message? {
                     Some(message) => {
                         place.seen();
-                        queue.extend(self.take_at_once(message).await?);
+                        if let Some(message) = self.take_at_once(message).await? {
+                            match self.share(&message) {
+                                Ok(share) => queue.push_back(Held { message, share }),
+                                Err(room) => arriving = Some((message, room)),
+                            }
+                        }
                     }
                     None => open = false,
                 },
             }
         }
+    }
+
+    /// A message's share of what may be in hand, or the wait for it.
+    fn share(&self, message: &v1::AgentMessage) -> Result<Option<Share>, Room> {
+        let Some(FromAgent::Batch(batch)) = &message.message else { return Ok(None) };
+        let bytes = batch.encoded_len();
+        let room = || -> Room {
+            let in_hand = self.in_hand.clone();
+            Box::pin(async move { in_hand.wait_for(bytes).await })
+        };
+        self.in_hand.take(bytes).map(Some).ok_or_else(room)
     }
 
     /// Answers what needs no database; what does is handed back.
@@ -289,6 +369,7 @@ impl Session {
         }
         let greeted = async {
             let from = (self.remote.to_string(), self.app.instance);
+            let _turn = self.greetings.acquire().await;
             let mut connection = self.app.pool.acquire().await?;
             vantage::greeted(&mut connection, self.id, &hello.agent_version, (&from.0, from.1)).await
         };
@@ -305,6 +386,7 @@ impl Session {
         let mut content = assignment::content(&self.app.config.load(), &self.vantage);
         let fingerprint = assignment::fingerprint(&content);
         let version = async {
+            let _turn = self.greetings.acquire().await;
             let mut connection = self.app.pool.acquire().await?;
             let version = store::assignment::version(&mut connection, self.id, &fingerprint).await?;
             let generation = store::order::generation(&mut connection).await?;
@@ -387,7 +469,7 @@ impl Session {
             };
             let message = v1::CoordinatorMessage { message: Some(ToAgent::Renewed(answer)) };
             // A stream that has ended needs no answer.
-            let _ = down.send_timeout(Ok(message), SEND_WITHIN).await;
+            let _ = down.send_timeout(Box::new(Ok(message)), SEND_WITHIN).await;
         });
     }
 
@@ -395,7 +477,7 @@ impl Session {
         let message = v1::CoordinatorMessage { message: Some(message) };
         tokio::select! {
             biased;
-            sent = self.down.send_timeout(Ok(message), SEND_WITHIN) => {
+            sent = self.down.send_timeout(Box::new(Ok(message)), SEND_WITHIN) => {
                 sent.map_err(|_| Status::deadline_exceeded("the agent takes no messages"))
             }
             () = self.shutdown.cancelled() => Err(ending()),
@@ -403,9 +485,12 @@ impl Session {
     }
 
     /// Handles one message that [`Self::take_at_once`] left; something is then under way.
-    fn take(&self, message: v1::AgentMessage, boot: Uuid) -> Option<UnderWay> {
-        let fault = match message.message {
-            Some(FromAgent::Batch(batch)) => return Some(self.take_batch(&batch, boot)),
+    fn take(&self, held: Held, boot: Uuid) -> Option<UnderWay> {
+        let fault = match held.message.message {
+            Some(FromAgent::Batch(batch)) => {
+                let under_way = self.take_batch(&batch, boot);
+                return Some(UnderWay { _share: held.share, ..under_way });
+            }
             Some(FromAgent::Ping(_) | FromAgent::Renewal(_)) => return None,
             Some(FromAgent::ChangeReport(report)) => convert::report(&report).err()?,
             Some(FromAgent::Hello(_)) => ("second_hello", "Hello comes once, first".to_owned()),
@@ -416,7 +501,7 @@ impl Session {
 
     fn take_batch(&self, batch: &v1::Batch, boot: Uuid) -> UnderWay {
         let config = self.app.config.load();
-        let context = Context { vantage: self.id, boot, topology: &config.topology };
+        let context = Against { vantage: self.id, boot, topology: &config.topology };
         let checked = match validate::batch(batch, context) {
             Ok(checked) => checked,
             Err(fault) => return self.refuse_whole(fault, boot, Some(batch)),
@@ -447,7 +532,7 @@ impl Session {
             items: checked.items,
             stray: checked.stray.into_iter().map(|(_, refused)| refused).collect(),
         };
-        UnderWay { storing: Box::pin(self.committer.clone().store(delivery)), refusals, ack }
+        UnderWay { _share: None, storing: Box::pin(self.committer.clone().store(delivery)), refusals, ack }
     }
 
     /// A message that cannot be taken at all is counted and answered, and the stream goes on.
@@ -462,7 +547,7 @@ impl Session {
         let (lane, items) = (Lane::Urgent, Vec::new());
         let delivery = Delivery { vantage: self.id, boot, lane, received: monotonic(), items, stray };
         let storing: Storing = Box::pin(self.committer.clone().store(delivery));
-        UnderWay { storing, refusals: vec![refusal], ack: None }
+        UnderWay { _share: None, storing, refusals: vec![refusal], ack: None }
     }
 
     async fn answer(&self, done: UnderWay) -> Result<(), Status> {

@@ -353,14 +353,194 @@ async fn b04_a_result_without_an_outcome_is_refused_with_a_reason_and_counted() 
 }
 
 #[tokio::test]
-async fn a_message_above_the_limit_ends_the_stream_and_nothing_else() {
+async fn b77_a_message_above_the_limit_ends_the_stream_with_a_word_that_is_not_retried_unchanged() {
     let world = world().await;
     let (mut agent, _) = world.agent("de-fra").await.unwrap();
     agent.batch(&"x".repeat(2 << 20), vec![control(1)]).await;
-    assert!(agent.next().await.is_err());
+    assert_eq!(agent.next().await.unwrap_err().code(), tonic::Code::OutOfRange);
     let (mut agent, _) = world.agent("de-fra").await.unwrap();
     agent.batch(BOOT, vec![control(1)]).await;
     assert_eq!(agent.acked().await, 1);
+}
+
+fn check(sequence: u64, remark: &str) -> v1::Observation {
+    v1::Observation {
+        fact: Some(v1::observation::Fact::EndpointCheck(v1::EndpointCheck {
+            resolver: "doh-cf".to_owned(),
+            address: vec![1, 1, 1, 1],
+            stage: v1::Stage::Tls.into(),
+            outcome: v1::Outcome::TlsSilent.into(),
+            remark: remark.to_owned(),
+            ..v1::EndpointCheck::default()
+        })),
+        ..control(sequence)
+    }
+}
+
+fn answer(sequence: u64, chain: &str, nsid: &[u8]) -> v1::Observation {
+    v1::Observation {
+        fact: Some(v1::observation::Fact::Resolution(v1::Resolution {
+            name: "cdnjs.cloudflare.com".to_owned(),
+            resolver: "doh-cf".to_owned(),
+            family: v1::Family::V4.into(),
+            outcome: v1::Outcome::Answered.into(),
+            addresses: vec![vec![104, 17, 24, 14]],
+            ttl_s: 60,
+            reply: Some(v1::Reply {
+                chain: vec![chain.to_owned()],
+                nsid: nsid.to_vec(),
+                first_bytes: vec![0xff, 0, 0xfe],
+                ..v1::Reply::default()
+            }),
+            ..v1::Resolution::default()
+        })),
+        ..control(sequence)
+    }
+}
+
+#[tokio::test]
+async fn b81_a_clock_that_is_years_off_changes_neither_partition_nor_age() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    let off = |sequence: u64, ms: i64| v1::Observation {
+        fact: Some(v1::observation::Fact::ControlCheck(v1::ControlCheck {
+            control: "control-cf".to_owned(),
+            outcome: v1::Outcome::TlsOk.into(),
+            clock_offset_ms: Some(ms),
+            ..v1::ControlCheck::default()
+        })),
+        ..control(sequence)
+    };
+    let day = 86_400_000;
+    let since_the_start = v1::Observation { age_ms: u64::MAX, ..control(4) };
+    agent
+        .batch(BOOT, vec![off(1, 400 * day), off(2, -56 * 365 * day), off(3, i64::MAX), since_the_start, control(5)])
+        .await;
+    let (sequence, reason) = agent.refused().await;
+    assert_eq!(sequence, 3);
+    assert!(reason.contains("clock offset"), "{reason}");
+    assert_eq!(agent.acked().await, 5);
+    // The day of receipt decides where a row lies; upkeep has nothing to complain of.
+    let odd: i64 = sqlx::query_scalar(
+        "select count(*) from observation
+         where received_at not between now() - interval '1 hour' and now() + interval '1 hour'
+            or observed_at > received_at or observed_at < received_at - interval '91 days'",
+    )
+    .fetch_one(&world.app.pool)
+    .await
+    .unwrap();
+    assert_eq!((odd, world.stored().await), (0, 4));
+    crate::store::partition::ensure(&mut world.app.pool.acquire().await.unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn b85_a_zero_byte_in_what_was_read_off_the_network_costs_no_row() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    let mut batch: Vec<_> = (1..=500).map(control).collect();
+    batch[41] = check(42, "a\0b");
+    batch[42] = answer(43, "odd\0name.example", &[0xc3, 0x28, 0]);
+    batch[43] = check(44, r#"{"text": "\u0000"}"#);
+    agent.batch(BOOT, batch).await;
+    assert_eq!(agent.acked().await, 500);
+    assert_eq!(world.stored().await, 500);
+    let kept: Vec<serde_json::Value> =
+        sqlx::query_scalar("select detail from observation where sequence between 42 and 44 order by sequence")
+            .fetch_all(&world.app.pool)
+            .await
+            .unwrap();
+    assert_eq!(kept[0]["remark"], "a\u{fffd}b");
+    assert_eq!(kept[1]["reply"]["chain"][0], "odd\u{fffd}name.example");
+    assert_eq!(kept[1]["reply"]["nsid"], "c32800");
+    assert_eq!(kept[2]["remark"], r#"{"text": "\u0000"}"#);
+}
+
+#[tokio::test]
+async fn b86_of_the_same_number_twice_the_first_is_stored_and_the_clash_counted() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    // Two with one number in one batch, of which the second says something else.
+    agent.batch(BOOT, vec![control(1), control(2), check(2, "another"), control(3)]).await;
+    assert_eq!(agent.refused().await.0, 2);
+    assert_eq!(agent.acked().await, 3);
+    // A resend that was joined with a new one; two lanes with the same numbers at the same moment.
+    agent.batch(BOOT, vec![control(2), check(3, "another"), control(4)]).await;
+    agent.batch_in(v1::Lane::Routine, BOOT, vec![control(1), control(2)]).await;
+    let mut acked = [agent.acked().await, agent.acked().await];
+    acked.sort_unstable();
+    assert_eq!(acked, [2, 4]);
+    let kinds: Vec<(i64, String)> =
+        sqlx::query_as("select sequence, kind from observation where lane = 'urgent' order by sequence")
+            .fetch_all(&world.app.pool)
+            .await
+            .unwrap();
+    assert_eq!(kinds, (1..=4).map(|number| (number, "control_check".to_owned())).collect::<Vec<_>>());
+    assert_eq!(world.stored().await, 6);
+    let counted: Vec<(String, i64)> =
+        sqlx::query_as("select reason, count from ingest_refusal").fetch_all(&world.app.pool).await.unwrap();
+    assert_eq!(counted, [("sequence_not_rising".to_owned(), 1)]);
+}
+
+/// Stops or continues every session of this database, as a machine that hangs would.
+async fn signal_sessions(pids: &[i32], signal: nix::sys::signal::Signal) {
+    for pid in pids {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), signal).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_hangs_loses_and_doubles_nothing_and_signs_of_life_are_answered() {
+    use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    agent.batch(BOOT, vec![control(1)]).await;
+    assert_eq!(agent.acked().await, 1);
+    let pids: Vec<i32> = sqlx::query_scalar(
+        "select pid from pg_stat_activity where datname = current_database() and backend_type = 'client backend'",
+    )
+    .fetch_all(&world.app.pool)
+    .await
+    .unwrap();
+    signal_sessions(&pids, SIGSTOP).await;
+    // As many as an agent sends without an answer.
+    for first in [2, 102, 202, 302] {
+        agent.batch(BOOT, (first..first + 100).map(control).collect()).await;
+    }
+    for first in [1, 101] {
+        agent.batch_in(v1::Lane::Routine, BOOT, (first..first + 100).map(control).collect()).await;
+    }
+    agent.send(FromAgent::Ping(v1::Ping { nonce: 5 })).await;
+    let ToAgent::Pong(pong) = agent.next().await.unwrap() else { panic!("no pong") };
+    assert_eq!(pong.nonce, 5);
+    signal_sessions(&pids, SIGCONT).await;
+    let mut acked = Vec::new();
+    for _ in 0..6 {
+        acked.push(agent.acked().await);
+    }
+    acked.sort_unstable();
+    assert_eq!(acked, [100, 101, 200, 201, 301, 401]);
+    let twice: i64 = sqlx::query_scalar(
+        "select count(*) - count(distinct (lane, sequence)) from observation where sequence between 1 and 401",
+    )
+    .fetch_one(&world.app.pool)
+    .await
+    .unwrap();
+    assert_eq!((world.stored().await, twice), (601, 0));
+}
+
+#[tokio::test]
+async fn connections_that_say_nothing_keep_no_other_source_out() {
+    let world = world().await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.77:0".parse().unwrap()).unwrap();
+        silent.push(socket.connect(world.address).await.unwrap());
+    }
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    agent.batch(BOOT, vec![control(1)]).await;
+    assert_eq!(agent.acked().await, 1);
+    drop(silent);
 }
 
 #[tokio::test]

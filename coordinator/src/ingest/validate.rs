@@ -133,7 +133,8 @@ fn observation(wire: &v1::Observation, boot: Uuid, context: Context<'_>) -> Resu
         return Err(("contradiction", format!("outcome {outcome} after 0 us: nothing was measured")));
     }
     Ok(NewObservation {
-        late: !current || age > late_after(topology),
+        of_earlier_start: !current,
+        late_after: late_after(topology),
         age,
         purpose,
         task_id: (task_id != 0).then_some(task_id),

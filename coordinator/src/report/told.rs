@@ -117,7 +117,8 @@ impl Teller {
         *sequence += 1;
         let sequence = *sequence;
         let content = Ok(NewObservation {
-            late: false,
+            of_earlier_start: false,
+            late_after: Duration::from_secs(3600),
             age: Duration::from_secs(seconds),
             purpose: Purpose::Scheduled,
             task_id: None,

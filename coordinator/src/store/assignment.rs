@@ -10,6 +10,17 @@ use super::vantage::VantageId;
 /// # Errors
 /// When the database refuses.
 pub async fn version(connection: &mut PgConnection, vantage: VantageId, content: &[u8]) -> Result<u64, StoreError> {
+    // A fleet that comes back has the same assignment as before: reading that costs no write.
+    let stored = sqlx::query_scalar!(
+        "select version from assignment where vantage_id = $1 and content_sha256 = sha256($2)",
+        vantage.0,
+        content
+    )
+    .fetch_optional(&mut *connection)
+    .await?;
+    if let Some(version) = stored {
+        return u64::try_from(version).map_err(|error| StoreError::content("assignment", "version", vantage.0, error));
+    }
     let version = sqlx::query_scalar!(
         "insert into assignment as a (vantage_id, version, content_sha256)
          values ($1, extract(epoch from clock_timestamp())::bigint, sha256($2))

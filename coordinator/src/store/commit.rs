@@ -1,7 +1,7 @@
 //! One transaction that stores what many agents sent: exactly once, gaps noted, refusals counted.
 
-use std::collections::BTreeMap;
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use parallax_decide::observation::Lane;
 use sqlx::{Connection, PgConnection};
@@ -76,16 +76,19 @@ pub async fn commit(connection: &mut PgConnection, deliveries: &[Delivery]) -> R
     numberings.sort_unstable();
     numberings.dedup();
     let cursors = cursor::lock(&mut transaction, &numberings).await?;
-    let sorted = sort_out(deliveries, cursors);
-    let newest = log::insert(&mut transaction, &sorted.new).await?;
+    let mut sorted = sort_out(deliveries, cursors);
+    let receipt = log::receipt(&mut transaction, sorted.new.len()).await?;
+    sorted.wait_until_now();
+    let newest = log::insert(&mut transaction, &receipt, &sorted.new).await?;
     cursor::record_gaps(&mut transaction, &sorted.gaps).await?;
     refusal::count(&mut transaction, &sorted.refused).await?;
     cursor::advance(&mut transaction, &sorted.cursors).await?;
     condition::record(&mut transaction, &sorted.conditions).await?;
-    let vantages: Vec<i16> = deliveries.iter().map(|delivery| delivery.vantage.0).collect();
+    let vantages: BTreeSet<i16> = deliveries.iter().map(|delivery| delivery.vantage.0).collect();
+    let vantages: Vec<i16> = vantages.into_iter().collect();
     sqlx::query!(
         "update vantage set last_seen_at = clock_timestamp()
-         where id = any($1) and (last_seen_at is null or last_seen_at < clock_timestamp() - interval '2 seconds')",
+         where id = any($1) and (last_seen_at is null or last_seen_at < clock_timestamp() - interval '5 seconds')",
         &vantages
     )
     .execute(&mut *transaction)
@@ -101,6 +104,8 @@ pub async fn commit(connection: &mut PgConnection, deliveries: &[Delivery]) -> R
 
 struct Sorted<'a> {
     new: Vec<Stored<'a>>,
+    /// When each of them arrived here.
+    received: Vec<Instant>,
     refused: Vec<Refused>,
     gaps: Vec<Gap>,
     cursors: BTreeMap<Numbering, i64>,
@@ -109,14 +114,26 @@ struct Sorted<'a> {
     missing: u64,
 }
 
+impl Sorted<'_> {
+    /// Adds the time that each waited here: it is older by that now, and perhaps history.
+    fn wait_until_now(&mut self) {
+        for (stored, received) in self.new.iter_mut().zip(&self.received) {
+            stored.waited = received.elapsed();
+        }
+        for stored in self.new.iter().filter(|stored| !stored.is_late()) {
+            self.conditions.entry(stored.numbering.0).or_default().take(stored.observation);
+        }
+    }
+}
+
 /// Which of the numbers are new, which are known, and which are missing.
 fn sort_out(deliveries: &[Delivery], cursors: BTreeMap<Numbering, i64>) -> Sorted<'_> {
     let conditions = BTreeMap::new();
     let (new, refused, gaps) = (Vec::new(), Vec::new(), Vec::new());
-    let mut sorted = Sorted { new, refused, gaps, cursors, conditions, known: 0, missing: 0 };
+    let received = Vec::new();
+    let mut sorted = Sorted { new, received, refused, gaps, cursors, conditions, known: 0, missing: 0 };
     for delivery in deliveries {
         let numbering = delivery.numbering();
-        let waited = delivery.received.elapsed();
         sorted.refused.extend(delivery.stray.iter().cloned());
         if delivery.items.is_empty() {
             continue;
@@ -134,7 +151,8 @@ fn sort_out(deliveries: &[Delivery], cursors: BTreeMap<Numbering, i64>) -> Sorte
             *cursor = item.sequence;
             match &item.content {
                 Ok(observation) => {
-                    sorted.conditions.entry(delivery.vantage).or_default().take(observation);
+                    let waited = Duration::ZERO;
+                    sorted.received.push(delivery.received);
                     sorted.new.push(Stored { numbering, sequence: item.sequence, waited, observation });
                 }
                 Err(refused) => sorted.refused.push(refused.clone()),

@@ -20,9 +20,9 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Takes in an observation; one that is history says nothing of now.
+    /// Takes in an observation that is not late: history says nothing of now.
     pub fn take(&mut self, observation: &NewObservation) {
-        if observation.late || !matches!(observation.fact, Fact::ControlCheck(_)) {
+        if !matches!(observation.fact, Fact::ControlCheck(_)) {
             return;
         }
         let number = |key: &str| observation.detail.get(key).and_then(Value::as_i64);

@@ -33,7 +33,13 @@ pub async fn lock(
     connection: &mut PgConnection,
     numberings: &[Numbering],
 ) -> Result<BTreeMap<Numbering, i64>, StoreError> {
-    let (vantages, starts, lanes) = columns(numberings.iter());
+    let found = lock_known(connection, numberings).await?;
+    let missing: Vec<&Numbering> = numberings.iter().filter(|one| !found.contains_key(one)).collect();
+    if missing.is_empty() {
+        return Ok(found);
+    }
+    // The first batch of a start in its lane. The conflict is left for two coordinators in the same moment.
+    let (vantages, starts, lanes) = columns(missing.into_iter());
     sqlx::query!(
         "insert into agent_cursor (vantage_id, boot_id, lane, last_sequence)
          select v, b, l, 0 from unnest($1::smallint[], $2::uuid[], $3::text[]) as n(v, b, l) order by v, b, l
@@ -44,6 +50,14 @@ pub async fn lock(
     )
     .execute(&mut *connection)
     .await?;
+    lock_known(connection, numberings).await
+}
+
+async fn lock_known(
+    connection: &mut PgConnection,
+    numberings: &[Numbering],
+) -> Result<BTreeMap<Numbering, i64>, StoreError> {
+    let (vantages, starts, lanes) = columns(numberings.iter());
     let rows = sqlx::query!(
         "select c.vantage_id, c.boot_id, c.lane, c.last_sequence
          from agent_cursor c

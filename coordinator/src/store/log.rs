@@ -1,27 +1,33 @@
 //! The log of facts: written once, read in commit order.
 //!
-//! `columns` has the shape of a row; `read` the way back.
+//! `columns` has the shape of a row, `copy` its form on the way to the server; `read` is the way back.
 
 use std::time::Duration;
 
 use parallax_decide::observation::{Fact, ObservationId, Purpose};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sqlx::PgConnection;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::StoreError;
 use super::cursor::Numbering;
 use columns::Columns;
+use copy::{CopyRows, Json};
 
 mod columns;
+mod copy;
 mod read;
 
-pub use read::{Position, observations_after, observations_by_id};
+pub use read::{Page, Position, Unreadable, observations_after, observations_by_id, set_aside};
 
 /// An observation that is not stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewObservation {
-    /// History only: of an earlier start, or too old. Never evidence.
-    pub late: bool,
+    /// History only: of an earlier start. Never evidence.
+    pub of_earlier_start: bool,
+    /// Older than this when it is stored, it is history as well: the next round has spoken since.
+    pub late_after: Duration,
     /// How long ago the probe ended, at receipt.
     pub age: Duration,
     /// Why it was measured.
@@ -52,6 +58,14 @@ pub struct Stored<'a> {
     pub observation: &'a NewObservation,
 }
 
+impl Stored<'_> {
+    /// Whether it is history and never evidence, at this moment: the wait for the database counts.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.observation.of_earlier_start || self.observation.age + self.waited > self.observation.late_after
+    }
+}
+
 /// The word of a purpose in SQL.
 #[must_use]
 pub fn purpose_word(purpose: Purpose) -> &'static str {
@@ -63,110 +77,145 @@ pub fn purpose_word(purpose: Purpose) -> &'static str {
     }
 }
 
-/// Stores observations in this order and returns the highest id. The caller holds the writers'
-/// lock and moves the cursors in the same transaction.
+/// Columns that [`COPY`] names, in its order. No parameter can be bound in it, and none is needed.
+const COLUMNS: i16 = 24;
+
+/// How rows come in.
+const COPY: &str =
+    "copy observation (id, received_at, observed_at, vantage_id, boot_id, lane, sequence, late, purpose, task_id,
+    duration_us, kind, subject, resolver, family, address, port, outcome, stage, addresses, ttl_s, attempts,
+    attempts_connected, detail) from stdin (format binary)";
+
+/// The moment at which rows count as received, by the database's clock, with their keys.
+#[derive(Debug)]
+pub struct Receipt {
+    /// The moment.
+    pub at: OffsetDateTime,
+    /// Rising; one for each row.
+    pub ids: Vec<i64>,
+}
+
+/// Takes the moment and the keys of so many rows. The caller holds the writers' lock: keys rise in commit order.
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn insert(connection: &mut PgConnection, new: &[Stored<'_>]) -> Result<Option<ObservationId>, StoreError> {
-    if new.is_empty() {
-        return Ok(None);
-    }
-    let columns: Vec<Columns> = new.iter().map(|stored| Columns::of(stored.observation)).collect();
-    let of_new = |f: fn(&Stored<'_>) -> i64| new.iter().map(f).collect::<Vec<i64>>();
-    let vantages: Vec<i16> = new.iter().map(|s| s.numbering.0.0).collect();
-    let boots: Vec<_> = new.iter().map(|s| s.numbering.1).collect();
-    let lanes: Vec<String> = new.iter().map(|s| s.numbering.2.word().to_owned()).collect();
-    let sequences = of_new(|s| s.sequence);
-    let ages_ms = of_new(|s| milliseconds(s.observation.age + s.waited));
-    let lost = |pick: fn((Duration, Duration)) -> Duration| -> Vec<Option<i64>> {
-        new.iter().map(|s| s.observation.lost_ago.map(|ago| milliseconds(pick(ago) + s.waited))).collect()
-    };
-    let (lost_from, lost_to) = (lost(|(first, _)| first), lost(|(_, last)| last));
-    let late: Vec<bool> = new.iter().map(|s| s.observation.late).collect();
-    let purposes: Vec<String> = new.iter().map(|s| purpose_word(s.observation.purpose).to_owned()).collect();
-    let tasks: Vec<Option<i64>> = new.iter().map(|s| s.observation.task_id).collect();
-    let durations = of_new(|s| s.observation.duration_us);
-    let details: Vec<Value> = new.iter().map(|s| s.observation.detail.clone()).collect();
-    let kinds: Vec<String> = columns.iter().map(|c| c.kind.to_owned()).collect();
-    let subjects: Vec<String> = columns.iter().map(|c| c.subject.clone()).collect();
-    let resolvers: Vec<Option<String>> = columns.iter().map(|c| c.resolver.clone()).collect();
-    let families: Vec<Option<i16>> = columns.iter().map(|c| c.family).collect();
-    let addresses: Vec<Option<String>> = columns.iter().map(|c| c.address.map(|a| a.to_string())).collect();
-    let ports: Vec<Option<i32>> = columns.iter().map(|c| c.port).collect();
-    let outcomes: Vec<String> = columns.iter().map(|c| c.outcome.to_owned()).collect();
-    let stages: Vec<Option<String>> = columns.iter().map(|c| c.stage.map(str::to_owned)).collect();
-    let answers: Vec<Option<String>> = columns.iter().map(|c| c.addresses.clone()).collect();
-    let ttls: Vec<Option<i32>> = columns.iter().map(|c| c.ttl_s).collect();
-    let attempts: Vec<Option<i16>> = columns.iter().map(|c| c.attempts).collect();
-    let connected: Vec<Option<i16>> = columns.iter().map(|c| c.attempts_connected).collect();
-    let newest = sqlx::query_scalar!(
-        r#"with receipt as materialized (select clock_timestamp() as at),
-           inserted as (
-               insert into observation (received_at, observed_at, vantage_id, boot_id, lane, sequence, late, purpose,
-                                        task_id, duration_us, kind, subject, resolver, family, address, port, outcome,
-                                        stage, addresses, ttl_s, attempts, attempts_connected, detail)
-               select receipt.at, receipt.at - n.age_ms * interval '1 millisecond', n.vantage_id, n.boot_id, n.lane,
-                      n.sequence, n.late, n.purpose, n.task_id, n.duration_us, n.kind, n.subject, n.resolver, n.family,
-                      n.address::inet, n.port, n.outcome, n.stage, n.addresses::inet[], n.ttl_s, n.attempts,
-                      n.attempts_connected,
-                      case n.kind when 'loss'
-                          then n.detail || jsonb_build_object(
-                                   'from', receipt.at - n.lost_from_ms * interval '1 millisecond',
-                                   'to', receipt.at - n.lost_to_ms * interval '1 millisecond')
-                          else n.detail end
-               from receipt,
-                    unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::bigint[], $5::boolean[], $6::text[],
-                           $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[], $12::smallint[],
-                           $13::text[], $14::integer[], $15::text[], $16::text[], $17::text[], $18::integer[],
-                           $19::smallint[], $20::smallint[], $21::jsonb[], $22::text[], $23::bigint[], $24::bigint[])
-                        with ordinality
-                        as n(vantage_id, boot_id, sequence, age_ms, late, purpose, task_id, duration_us, kind, subject,
-                             resolver, family, address, port, outcome, stage, addresses, ttl_s, attempts,
-                             attempts_connected, detail, lane, lost_from_ms, lost_to_ms, place)
-               order by n.place
-               returning id, vantage_id, kind, detail
-           ),
-           losses as (
-               insert into observation_loss (observation_id, vantage_id, boot_id, lane, first_sequence, last_sequence,
-                                             reason, count, lost_from, lost_to)
-               select id, vantage_id, (detail ->> 'boot_id')::uuid, detail ->> 'lane',
-                      (detail ->> 'first_sequence')::bigint, (detail ->> 'last_sequence')::bigint,
-                      detail ->> 'reason', (detail ->> 'count')::bigint, (detail ->> 'from')::timestamptz,
-                      (detail ->> 'to')::timestamptz
-               from inserted where kind = 'loss'
-           )
-           select max(id) from inserted"#,
-        &vantages,
-        &boots,
-        &sequences,
-        &ages_ms,
-        &late,
-        &purposes,
-        &tasks as &[Option<i64>],
-        &durations,
-        &kinds,
-        &subjects,
-        &resolvers as &[Option<String>],
-        &families as &[Option<i16>],
-        &addresses as &[Option<String>],
-        &ports as &[Option<i32>],
-        &outcomes,
-        &stages as &[Option<String>],
-        &answers as &[Option<String>],
-        &ttls as &[Option<i32>],
-        &attempts as &[Option<i16>],
-        &connected as &[Option<i16>],
-        &details,
-        &lanes,
-        &lost_from as &[Option<i64>],
-        &lost_to as &[Option<i64>]
+pub async fn receipt(connection: &mut PgConnection, rows: usize) -> Result<Receipt, StoreError> {
+    let rows = i32::try_from(rows).unwrap_or(i32::MAX);
+    let row = sqlx::query!(
+        r#"select clock_timestamp() as "at!",
+                  array(select nextval('observation_id_seq') from generate_series(1, $1)) as "ids!""#,
+        rows
     )
     .fetch_one(connection)
     .await?;
-    Ok(newest.map(ObservationId))
+    Ok(Receipt { at: row.at, ids: row.ids })
 }
 
-fn milliseconds(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+/// Stores observations under the keys of their receipt, in this order, and returns the highest. The caller holds the
+/// writers' lock and moves the cursors in the same transaction.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn insert(
+    connection: &mut PgConnection,
+    receipt: &Receipt,
+    new: &[Stored<'_>],
+) -> Result<Option<ObservationId>, StoreError> {
+    let Some(newest) = receipt.ids.last().copied().filter(|_| !new.is_empty()) else { return Ok(None) };
+    let mut rows = CopyRows::new(COLUMNS, new.len());
+    let mut losses = Vec::new();
+    for (stored, id) in new.iter().zip(&receipt.ids) {
+        let observation = stored.observation;
+        let columns = Columns::of(observation);
+        let detail = match &observation.fact {
+            Fact::Loss(_) => {
+                losses.push((*id, stored));
+                Some(lost_detail(stored, receipt.at))
+            }
+            Fact::Resolution(_)
+            | Fact::Connection(_)
+            | Fact::EndpointCheck(_)
+            | Fact::ControlCheck(_)
+            | Fact::Path(_)
+            | Fact::Missed(_) => None,
+        };
+        let (vantage, boot, lane) = stored.numbering;
+        rows.row()
+            .put(id)
+            .put(&receipt.at)
+            .put(&before(receipt.at, observation.age + stored.waited))
+            .put(&vantage.0)
+            .put(&boot)
+            .put(&lane.word())
+            .put(&stored.sequence)
+            .put(&stored.is_late())
+            .put(&purpose_word(observation.purpose))
+            .put(&observation.task_id)
+            .put(&observation.duration_us)
+            .put(&columns.kind)
+            .put(&columns.subject.as_ref())
+            .put(&columns.resolver)
+            .put(&columns.family)
+            .put(&columns.address)
+            .put(&columns.port)
+            .put(&columns.outcome)
+            .put(&columns.stage)
+            .put(&columns.addresses)
+            .put(&columns.ttl_s)
+            .put(&columns.attempts)
+            .put(&columns.attempts_connected)
+            .put(&Json(detail.as_ref().unwrap_or(&observation.detail)));
+    }
+    let mut copy = connection.copy_in_raw(COPY).await?;
+    if let Err(error) = copy.send(rows.finish()).await {
+        // The transaction is lost with its connection.
+        return Err(error.into());
+    }
+    copy.finish().await?;
+    if !losses.is_empty() {
+        record_losses(connection, receipt.at, &losses).await?;
+    }
+    Ok(Some(ObservationId(newest)))
+}
+
+/// What agents say of observations that they dropped, once more where it outlives the log.
+async fn record_losses(
+    connection: &mut PgConnection,
+    at: OffsetDateTime,
+    losses: &[(i64, &Stored<'_>)],
+) -> Result<(), StoreError> {
+    let ids: Vec<i64> = losses.iter().map(|(id, _)| *id).collect();
+    let vantages: Vec<i16> = losses.iter().map(|(_, stored)| stored.numbering.0.0).collect();
+    let details: Vec<Value> = losses.iter().map(|(_, stored)| lost_detail(stored, at)).collect();
+    sqlx::query!(
+        "insert into observation_loss (observation_id, vantage_id, boot_id, lane, first_sequence, last_sequence,
+                                       reason, count, lost_from, lost_to)
+         select id, vantage, (d ->> 'boot_id')::uuid, d ->> 'lane', (d ->> 'first_sequence')::bigint,
+                (d ->> 'last_sequence')::bigint, d ->> 'reason', (d ->> 'count')::bigint,
+                (d ->> 'from')::timestamptz, (d ->> 'to')::timestamptz
+         from unnest($1::bigint[], $2::smallint[], $3::jsonb[]) as n(id, vantage, d)",
+        &ids,
+        &vantages,
+        &details
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The particulars of a loss, with times in place of ages.
+fn lost_detail(stored: &Stored<'_>, at: OffsetDateTime) -> Value {
+    let observation = stored.observation;
+    let mut detail = observation.detail.as_object().cloned().unwrap_or_else(Map::new);
+    let time = |ago: Duration| before(at, ago + stored.waited).format(&Rfc3339).map_or(Value::Null, Value::String);
+    let (from, to) = observation.lost_ago.map_or((Value::Null, Value::Null), |(first, last)| (time(first), time(last)));
+    detail.insert("from".to_owned(), from);
+    detail.insert("to".to_owned(), to);
+    Value::Object(detail)
+}
+
+/// So long before a moment, in whole milliseconds as agents measure. Ages are bounded; one that is not becomes 1970.
+fn before(at: OffsetDateTime, ago: Duration) -> OffsetDateTime {
+    let ago = i64::try_from(ago.as_millis()).map(time::Duration::milliseconds).ok();
+    ago.and_then(|ago| at.checked_sub(ago)).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }

@@ -11,7 +11,7 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::commit::{Committed, Delivery, Item, commit};
-use super::log::{NewObservation, Position, observations_after, observations_by_id};
+use super::log::{NewObservation, Position, observations_after, observations_by_id, set_aside};
 use super::refusal::Refused;
 use super::vantage::{self, VantageId};
 use super::{StoreError, assignment, check_writable, database_now, lease, partition, setup};
@@ -108,7 +108,8 @@ fn with_particulars() -> Vec<(Fact, serde_json::Value)> {
 
 fn observation(fact: Fact) -> NewObservation {
     NewObservation {
-        late: false,
+        of_earlier_start: false,
+        late_after: Duration::from_secs(3600),
         age: Duration::from_millis(1500),
         purpose: Purpose::Scheduled,
         task_id: None,
@@ -138,7 +139,7 @@ async fn with_vantage() -> (PgPool, VantageId) {
 }
 
 async fn all(connection: &mut PgConnection) -> Vec<Observation> {
-    observations_after(connection, Position::since(testing::at(0)), 10_000).await.unwrap()
+    observations_after(connection, Position::since(testing::at(0)), 10_000).await.unwrap().observations
 }
 
 #[tokio::test]
@@ -306,11 +307,32 @@ async fn late_observations_are_stored_and_never_evidence() {
     let (pool, vantage) = with_vantage().await;
     let mut connection = pool.acquire().await.unwrap();
     let mut batch = delivery(vantage, BOOT, monotonic(), &[1, 2]);
-    batch.items[0].content.as_mut().unwrap().late = true;
+    batch.items[0].content.as_mut().unwrap().of_earlier_start = true;
     commit(&mut connection, &[batch]).await.unwrap();
     assert_eq!(all(&mut connection).await.len(), 1);
     let stored: i64 = sqlx::query_scalar("select count(*) from observation").fetch_one(&mut *connection).await.unwrap();
     assert_eq!(stored, 2);
+}
+
+#[tokio::test]
+async fn a_commit_that_was_delayed_makes_history_of_what_grew_old_meanwhile() {
+    let (pool, vantage) = with_vantage().await;
+    let mut connection = pool.acquire().await.unwrap();
+    let mut batch = delivery(vantage, BOOT, monotonic() - Duration::from_secs(61), &[1, 2, 3]);
+    for (item, late_after) in batch.items.iter_mut().zip([60, 62, 600]) {
+        item.content.as_mut().unwrap().late_after = Duration::from_secs(late_after);
+    }
+    commit(&mut connection, &[batch]).await.unwrap();
+    // 61 s here and 1.5 s before: only the last of them is younger than its limit.
+    let late: Vec<bool> =
+        sqlx::query_scalar("select late from observation order by id").fetch_all(&mut *connection).await.unwrap();
+    assert_eq!(late, [true, true, false]);
+    let age: bool =
+        sqlx::query_scalar("select bool_and(received_at - observed_at >= interval '62.5 s') from observation")
+            .fetch_one(&mut *connection)
+            .await
+            .unwrap();
+    assert!(age, "the wait is part of the age");
 }
 
 #[tokio::test]
@@ -324,9 +346,9 @@ async fn a_reader_that_goes_on_behind_the_last_misses_and_repeats_nothing() {
     let (mut position, mut read) = (Position::since(testing::at(0)), Vec::new());
     loop {
         let page = observations_after(&mut connection, position, 4).await.unwrap();
-        let Some(last) = page.last() else { break };
-        position = Position::behind(last);
-        read.extend(page);
+        let Some(behind) = page.behind else { break };
+        position = behind;
+        read.extend(page.observations);
     }
     assert_eq!(read, all(&mut connection).await);
     assert_eq!(read.len(), 25);
@@ -354,13 +376,25 @@ async fn writers_at_the_same_time_leave_one_order_and_no_duplicate() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_is_named() {
+async fn a_row_that_cannot_be_read_is_named_and_set_aside_once_and_holds_up_nothing() {
     let (pool, vantage) = with_vantage().await;
     let mut connection = pool.acquire().await.unwrap();
-    commit(&mut connection, &[delivery(vantage, BOOT, monotonic(), &[2])]).await.unwrap();
-    sqlx::query("update observation set outcome = 'sideways'").execute(&mut *connection).await.unwrap();
-    let error = observations_after(&mut connection, Position::since(testing::at(0)), 10).await.unwrap_err().to_string();
-    assert!(error.contains("table observation, column outcome, row ") && error.contains("'sideways'"), "{error}");
+    commit(&mut connection, &[delivery(vantage, BOOT, monotonic(), &[1, 2, 3])]).await.unwrap();
+    sqlx::query("update observation set outcome = 'sideways' where sequence = 2")
+        .execute(&mut *connection)
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        let page = observations_after(&mut connection, Position::since(testing::at(0)), 10).await.unwrap();
+        assert_eq!((page.observations.len(), page.unreadable.len(), page.rows), (2, 1, 3));
+        set_aside(&mut connection, &page.unreadable).await.unwrap();
+        let behind = observations_after(&mut connection, page.behind.unwrap(), 10).await.unwrap();
+        assert_eq!(behind.rows, 0);
+    }
+    let why: Vec<String> =
+        sqlx::query_scalar("select why from observation_unreadable").fetch_all(&mut *connection).await.unwrap();
+    assert_eq!(why.len(), 1);
+    assert!(why[0].contains("table observation, column outcome, row ") && why[0].contains("'sideways'"), "{why:?}");
 }
 
 #[tokio::test]

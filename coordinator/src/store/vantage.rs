@@ -112,7 +112,7 @@ async fn insert_missing<'a>(
          on conflict do nothing",
         &names
     )
-    .execute(&mut *connection)
+    .execute(connection)
     .await?;
     Ok(())
 }

@@ -12,12 +12,20 @@ use tokio_util::task::AbortOnDropHandle;
 use super::LeaseHeld;
 use super::drivers;
 use super::engine::Engine;
+use crate::clock::monotonic;
 use crate::state::App;
 use crate::store::StoreError;
 use crate::store::commit::OBSERVATIONS_CHANNEL;
 
 /// Shortest pause between two ticks: many small batches are folded together.
 const TICK_GAP: Duration = Duration::from_millis(50);
+
+/// A tick over thousands of vantages takes a while; the pause after it is so many times that, so that deciding leaves most
+/// of a processor to the streams.
+const TICK_REST: u32 = 3;
+
+/// The longest such pause: what is decided must not become old.
+const TICK_REST_MAX: Duration = Duration::from_secs(2);
 
 /// Longest pause: time alone changes verdicts too.
 const TICK_EVERY: Duration = Duration::from_millis(250);
@@ -40,13 +48,15 @@ async fn decide(app: &Arc<App>, held: &LeaseHeld) {
     let _listening = AbortOnDropHandle::new(tokio::spawn(listen(Arc::clone(app), Arc::clone(&news))));
     let mut failures = 0_u32;
     loop {
+        let begun = monotonic();
         match engine.tick().await {
             Ok(again) => {
                 if failures > 0 {
                     tracing::info!(failures, "deciding again, rebuilt from the log");
                     failures = 0;
                 }
-                sleep(TICK_GAP).await;
+                let took = begun.elapsed();
+                sleep(if again { TICK_GAP } else { (took * TICK_REST).clamp(TICK_GAP, TICK_REST_MAX) }).await;
                 if !again {
                     tokio::select! {
                         () = news.notified() => {}

@@ -8,7 +8,7 @@ use parallax_decide::topology::{Policy, Topology};
 use sqlx::PgConnection;
 
 use crate::store::StoreError;
-use crate::store::log::{Position, observations_after};
+use crate::store::log::{Position, observations_after, set_aside};
 
 /// Observations read at once.
 const PAGE_MAX: i64 = 2000;
@@ -47,14 +47,19 @@ impl Reader {
     ) -> Result<bool, StoreError> {
         for _ in 0..PAGES_MAX {
             let page = observations_after(connection, self.position, PAGE_MAX).await?;
-            for observation in &page {
+            for observation in &page.observations {
                 self.fold.apply(topology, observation);
             }
-            match page.last() {
-                Some(last) => self.position = Position::behind(last),
+            if let Some(first) = page.unreadable.first() {
+                let (count, id) = (page.unreadable.len(), first.id.0);
+                tracing::error!(count, id, why = %first.why, "rows of the log cannot be read; they decide nothing");
+                set_aside(connection, &page.unreadable).await?;
+            }
+            match page.behind {
+                Some(behind) => self.position = behind,
                 None => return Ok(true),
             }
-            if i64::try_from(page.len()).is_ok_and(|read| read < PAGE_MAX) {
+            if i64::try_from(page.rows).is_ok_and(|read| read < PAGE_MAX) {
                 return Ok(true);
             }
         }

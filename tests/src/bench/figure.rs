@@ -11,9 +11,11 @@ pub struct Figure {
     pub figure: String,
     /// The value, in `unit`.
     pub value: Option<f64>,
-    /// What it must not exceed; none where it is told for information.
+    /// What it must not exceed, or, with `at_least`, not fall below; none where it is told for information.
     pub goal: Option<f64>,
-    /// Whether value and goal are both there and the value does not exceed the goal.
+    /// Whether more is better.
+    pub at_least: bool,
+    /// Whether value and goal are both there and the value keeps to the goal.
     pub ok: Option<bool>,
     /// Unit of value, goal and runs.
     pub unit: &'static str,
@@ -30,7 +32,15 @@ impl Figure {
     #[must_use]
     pub fn new(name: &str, unit: &'static str, value: Option<f64>, goal: Option<f64>) -> Self {
         let ok = goal.map(|goal| value.is_some_and(|value| value <= goal));
-        Self { figure: name.to_owned(), value, goal, ok, unit, runs: Vec::new(), peer: None, note: String::new() }
+        let (figure, note) = (name.to_owned(), String::new());
+        Self { figure, value, goal, at_least: false, ok, unit, runs: Vec::new(), peer: None, note }
+    }
+
+    /// A figure that must not fall below `goal`.
+    #[must_use]
+    pub fn at_least(name: &str, unit: &'static str, value: Option<f64>, goal: f64) -> Self {
+        let ok = Some(value.is_some_and(|value| value >= goal));
+        Self { at_least: true, ok, ..Self::new(name, unit, value, Some(goal)) }
     }
 
     /// Median of runs, against a goal.
@@ -80,7 +90,7 @@ impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} value={}", self.figure, self.value.map_or_else(|| "none".to_owned(), short))?;
         if let Some(goal) = self.goal {
-            write!(f, " goal<={}", short(goal))?;
+            write!(f, " goal{}{}", if self.at_least { ">=" } else { "<=" }, short(goal))?;
         }
         let verdict = match (self.goal, self.ok) {
             (None, _) => "info",
@@ -167,6 +177,8 @@ mod tests {
         );
         let short = Figure::new("P4.size", "MB", Some(7.25), Some(6.0));
         assert_eq!(short.to_string(), "P4.size value=7.25 goal<=6 short unit=MB");
+        let rate = Figure::at_least("P7.rate", "rows/s", Some(16_000.0), 15_000.0);
+        assert_eq!(rate.to_string(), "P7.rate value=16000 goal>=15000 ok unit=rows/s");
     }
 
     #[test]

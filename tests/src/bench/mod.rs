@@ -6,6 +6,9 @@
 //! protocol, over the same [`targets`] that the [`peers`] are driven against, all in a network of its own ([`ground`]). [`proc`] reads
 //! what the kernel says.
 //!
+//! `./x bench fleet` and `./x bench ingest` are about the coordinator: a simulated [`fleet`] against a real
+//! [`installation`] with a real Postgres: [`streams`] (P6, P15), [`mod@ingest`] (P7, P8) beside its [`ceiling`].
+//!
 //! Absent on purpose: any verdict of a run. A figure that falls short is a figure; noise must not break a build.
 
 use std::path::{Path, PathBuf};
@@ -21,10 +24,14 @@ pub mod agent;
 pub mod assignment;
 pub mod authority;
 pub mod cage;
+pub mod ceiling;
 pub mod coordinator;
 pub mod cost;
 pub mod figure;
+pub mod fleet;
 pub mod ground;
+pub mod ingest;
+pub mod installation;
 pub mod memory;
 pub mod peers;
 pub mod proc;
@@ -32,6 +39,7 @@ pub mod query;
 pub mod sitting;
 pub mod size;
 pub mod starts;
+pub mod streams;
 pub mod targets;
 pub mod trace;
 pub mod weak;
@@ -44,6 +52,10 @@ const WORK: Duration = Duration::from_secs(60);
 const WINDOW: Duration = Duration::from_secs(20);
 /// Starts that count (P5, R10).
 const STARTS: Duration = Duration::from_secs(30);
+/// How long the goal of P7 asks for.
+const FULL_S: u64 = 300;
+/// Each of the other windows of `bench ingest`.
+const SHORT: Duration = Duration::from_secs(30);
 
 /// What `bench` measures.
 #[derive(Debug, clap::Subcommand)]
@@ -56,6 +68,10 @@ pub enum What {
     Query(query::QueryOptions),
     /// What the agent asks of the system during a round: no write outside its folder, no temporary file, no listener.
     Trace(TraceOptions),
+    /// What thousands of live streams cost the coordinator, and how they come back after kill -9.
+    Fleet(FleetOptions),
+    /// How many observations a second the coordinator stores, and how soon each is there.
+    Ingest(IngestOptions),
 }
 
 /// Options of `bench agent`.
@@ -106,6 +122,46 @@ pub struct TraceOptions {
     pub agent: Option<PathBuf>,
 }
 
+/// Options of `bench fleet`.
+#[derive(Debug, clap::Args)]
+pub struct FleetOptions {
+    /// One JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+    /// Streams.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=15_000))]
+    pub agents: u32,
+    /// How long they work before memory is told.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+    /// The coordinator's binary; without it the one beside this program.
+    #[arg(long, value_name = "FILE")]
+    pub coordinator: Option<PathBuf>,
+}
+
+/// Options of `bench ingest`.
+#[derive(Debug, clap::Args)]
+pub struct IngestOptions {
+    /// One JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+    /// Streams.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=15_000))]
+    pub agents: u32,
+    /// Rows a second that must be sustained.
+    #[arg(long, value_name = "ROWS", default_value_t = 15_000, value_parser = clap::value_parser!(u32).range(1..=200_000))]
+    pub rate: u32,
+    /// How long they must be.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+    /// Five minutes of them, as the goal has it.
+    #[arg(long, conflicts_with = "seconds")]
+    pub full: bool,
+    /// The coordinator's binary; without it the one beside this program.
+    #[arg(long, value_name = "FILE")]
+    pub coordinator: Option<PathBuf>,
+}
+
 /// Runs what was asked for, in a network namespace that [`ground::decide`] led to. What is written goes below `directory`,
 /// which is removed by the caller.
 ///
@@ -129,6 +185,36 @@ pub async fn run(what: What, directory: &Path) -> Result<()> {
             println!("{}", trace::check(&sitting).await?);
             Ok(())
         }
+        What::Fleet(options) => {
+            let size = streams::Size { agents: options.agents, work: Duration::from_secs(options.seconds) };
+            sitting(options.json, streams::figures(&coordinator(options.coordinator.as_ref())?, directory, size)).await
+        }
+        What::Ingest(options) => {
+            let seconds = if options.full { FULL_S } else { options.seconds };
+            let size = ingest::Size {
+                agents: options.agents,
+                rate: options.rate,
+                sustained: Duration::from_secs(seconds),
+                short: SHORT.min(Duration::from_secs(seconds)),
+            };
+            sitting(options.json, ingest::figures(&coordinator(options.coordinator.as_ref())?, directory, size)).await
+        }
+    }
+}
+
+/// Figures that come together, within the time of a sitting.
+async fn sitting(json: bool, figures: impl Future<Output = Result<Vec<Figure>>>) -> Result<()> {
+    eprintln!("bench: {}; load {}", machine(), proc::load());
+    let figures = tokio::time::timeout(SITTING_MAX, figures).await;
+    let figures = figures.context("the sitting took more than 15 minutes and was ended")??;
+    eprintln!("bench: load at the end {}", proc::load());
+    figures.iter().try_for_each(|figure| Ok(figure.print(json)?))
+}
+
+fn coordinator(given: Option<&PathBuf>) -> Result<PathBuf> {
+    match given {
+        Some(binary) => binary.canonicalize().with_context(|| format!("finding {}", binary.display())),
+        None => programs::ours("parallax"),
     }
 }
 

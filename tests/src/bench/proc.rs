@@ -36,6 +36,29 @@ pub fn cpu_s(pid: u32) -> Result<f64> {
     Ok(ticks / TICKS_PER_S)
 }
 
+/// User and system time of a process and of its children, also of those that ended and were waited for, in seconds.
+///
+/// # Errors
+/// The process is gone.
+pub fn tree_cpu_s(pid: u32) -> Result<f64> {
+    let mut sum = 0.0;
+    for entry in fs::read_dir("/proc")?.filter_map(|entry| entry.ok()) {
+        let Some(one) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Ok(text) = fs::read_to_string(format!("/proc/{one}/stat")) else { continue };
+        let Some((_, after)) = text.rsplit_once(')') else { continue };
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        let ticks = |place: usize| fields.get(place).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
+        let parent = fields.get(1).and_then(|field| field.parse::<u32>().ok());
+        // Of the process itself also fields 16 and 17: its children that are no more.
+        if one == pid {
+            sum += ticks(11) + ticks(12) + ticks(13) + ticks(14);
+        } else if parent == Some(pid) {
+            sum += ticks(11) + ticks(12);
+        }
+    }
+    Ok(sum / TICKS_PER_S)
+}
+
 /// Memory of a process.
 ///
 /// # Errors

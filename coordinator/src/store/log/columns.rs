@@ -1,5 +1,6 @@
 //! A fact as columns.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use parallax_decide::observation::{Fact, Family, Target};
@@ -8,42 +9,42 @@ use super::NewObservation;
 
 /// A fact as columns.
 #[derive(Default)]
-pub(super) struct Columns {
+pub(super) struct Columns<'a> {
     pub(super) kind: &'static str,
-    pub(super) subject: String,
-    pub(super) resolver: Option<String>,
+    pub(super) subject: Cow<'a, str>,
+    pub(super) resolver: Option<&'a str>,
     pub(super) family: Option<i16>,
     pub(super) address: Option<IpAddr>,
     pub(super) port: Option<i32>,
     pub(super) outcome: &'static str,
     pub(super) stage: Option<&'static str>,
-    pub(super) addresses: Option<String>,
+    pub(super) addresses: Option<&'a [IpAddr]>,
     pub(super) ttl_s: Option<i32>,
     pub(super) attempts: Option<i16>,
     pub(super) attempts_connected: Option<i16>,
 }
 
-impl Columns {
+impl<'a> Columns<'a> {
     /// The columns of an observation's fact.
-    pub(super) fn of(observation: &NewObservation) -> Self {
+    pub(super) fn of(observation: &'a NewObservation) -> Self {
         let fact = &observation.fact;
         let (kind, outcome) = (fact.kind().word(), fact.outcome().word());
         let columns = match fact {
             Fact::Resolution(r) => Self {
-                subject: r.name.to_string(),
-                resolver: Some(r.resolver.to_string()),
+                subject: r.name.as_str().into(),
+                resolver: Some(r.resolver.as_str()),
                 family: Some(match r.family {
                     Family::V4 => 4,
                     Family::V6 => 6,
                 }),
-                addresses: Some(array(&r.addresses)),
+                addresses: Some(&r.addresses),
                 ttl_s: Some(i32::try_from(r.ttl_s).unwrap_or(i32::MAX)),
                 ..Self::default()
             },
             Fact::Connection(c) => Self {
                 subject: match &c.target {
-                    Target::Name(name) => name.to_string(),
-                    Target::Node(node) => format!("node:{node}"),
+                    Target::Name(name) => name.as_str().into(),
+                    Target::Node(node) => format!("node:{node}").into(),
                 },
                 address: Some(c.address),
                 port: Some(i32::from(c.port)),
@@ -52,26 +53,22 @@ impl Columns {
                 ..Self::default()
             },
             Fact::EndpointCheck(e) => Self {
-                subject: e.resolver.to_string(),
+                subject: e.resolver.as_str().into(),
                 // None was found: the check ended before.
                 address: (!e.address.is_unspecified()).then_some(e.address),
                 stage: Some(e.stage.word()),
                 ..Self::default()
             },
-            Fact::ControlCheck(c) => Self { subject: c.control.to_string(), ..Self::default() },
-            Fact::Path(p) => Self { subject: p.address.to_string(), address: Some(p.address), ..Self::default() },
-            Fact::Loss(_) => Self { subject: "observations".to_owned(), ..Self::default() },
+            Fact::ControlCheck(c) => Self { subject: c.control.as_str().into(), ..Self::default() },
+            Fact::Path(p) => {
+                Self { subject: p.address.to_string().into(), address: Some(p.address), ..Self::default() }
+            }
+            Fact::Loss(_) => Self { subject: "observations".into(), ..Self::default() },
             Fact::Missed(_) => {
                 let what = observation.detail.get("what").and_then(|what| what.as_str());
-                Self { subject: what.unwrap_or("rounds").to_owned(), ..Self::default() }
+                Self { subject: what.unwrap_or("rounds").into(), ..Self::default() }
             }
         };
         Self { kind, outcome, ..columns }
     }
-}
-
-/// An array literal: an unnested parameter cannot hold an array per row.
-fn array(addresses: &[IpAddr]) -> String {
-    let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    format!("{{{}}}", texts.join(","))
 }

@@ -34,12 +34,6 @@ impl Position {
     pub fn since(received_at: Timestamp) -> Self {
         Self { after: ObservationId(0), from: received_at }
     }
-
-    /// Behind this one.
-    #[must_use]
-    pub fn behind(last: &Observation) -> Self {
-        Self { after: last.id, from: last.received_at.minus(STEP_BACK) }
-    }
 }
 
 struct Row {
@@ -63,17 +57,39 @@ struct Row {
     detail: Option<Value>,
 }
 
+/// A part of the log, in commit order.
+#[derive(Debug)]
+pub struct Page {
+    /// What could be read.
+    pub observations: Vec<Observation>,
+    /// What could not: set aside, so that one row holds up nothing.
+    pub unreadable: Vec<Unreadable>,
+    /// Behind the last of both; none when there was no row.
+    pub behind: Option<Position>,
+    /// Rows of both.
+    pub rows: usize,
+}
+
+/// A row that holds what this version cannot read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Its key.
+    pub id: ObservationId,
+    /// What is wrong with it.
+    pub why: StoreError,
+}
+
 /// The next observations in commit order, at most `limit`, without late ones: those are never
-/// evidence. Call again with [`Position::behind`] the last one until none come.
+/// evidence. Call again with the position behind them until none come.
 ///
 /// # Errors
-/// When the database refuses, or a row holds what this version cannot read.
+/// When the database refuses.
 pub async fn observations_after(
     connection: &mut PgConnection,
     position: Position,
     limit: i64,
-) -> Result<Vec<Observation>, StoreError> {
-    sqlx::query_as!(
+) -> Result<Page, StoreError> {
+    let rows = sqlx::query_as!(
         Row,
         r#"select o.id, o.received_at, o.observed_at, v.name as vantage, o.purpose, o.kind, o.subject, o.resolver,
                   o.family, o.address as "address: IpAddr", o.port, o.outcome, o.stage,
@@ -88,10 +104,38 @@ pub async fn observations_after(
         limit
     )
     .fetch_all(connection)
-    .await?
-    .into_iter()
-    .map(Observation::try_from)
-    .collect()
+    .await?;
+    let last = rows.last().map(|row| (ObservationId(row.id), timestamp(row.received_at)));
+    let behind = last.map(|(after, received_at)| Position { after, from: received_at.minus(STEP_BACK) });
+    let mut page =
+        Page { observations: Vec::with_capacity(rows.len()), unreadable: Vec::new(), behind, rows: rows.len() };
+    for row in rows {
+        let id = ObservationId(row.id);
+        match Observation::try_from(row) {
+            Ok(observation) => page.observations.push(observation),
+            Err(why) => page.unreadable.push(Unreadable { id, why }),
+        }
+    }
+    Ok(page)
+}
+
+/// Notes rows that could not be read, once each, where people look for what was refused.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn set_aside(connection: &mut PgConnection, unreadable: &[Unreadable]) -> Result<(), StoreError> {
+    let ids: Vec<i64> = unreadable.iter().map(|one| one.id.0).collect();
+    let why: Vec<String> = unreadable.iter().map(|one| one.why.to_string()).collect();
+    sqlx::query!(
+        "insert into observation_unreadable (observation_id, why)
+         select * from unnest($1::bigint[], $2::text[])
+         on conflict do nothing",
+        &ids,
+        &why
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// Observations by id, for the evidence of an incident; late ones as well. Those that retention

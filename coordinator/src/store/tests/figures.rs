@@ -44,8 +44,9 @@ async fn every_row_is_counted_once_late_ones_too_however_often_counting_breaks_o
         for (n, item) in (0..).zip(batch.items.iter_mut()) {
             let taken = item.content.as_mut().unwrap();
             // Every third batch comes hours late.
-            taken.late = round % 3 == 0;
-            taken.age = Duration::from_secs(if taken.late { 3 * 3600 + n * 977 } else { n });
+            let late = round % 3 == 0;
+            taken.late_after = Duration::from_secs(3600);
+            taken.age = Duration::from_secs(if late { 3 * 3600 + n * 977 } else { n });
             taken.duration_us = i64::try_from(n * n * 1000 + round).unwrap();
         }
         commit(&mut connection, &[batch]).await.unwrap();

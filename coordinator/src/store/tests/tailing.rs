@@ -81,14 +81,14 @@ async fn a_reader_misses_no_row_of_slow_broken_and_killed_writers_of_two_coordin
         // Asked first: what is stored after that is read in the next turn.
         let over = left.load(Ordering::SeqCst) == 0;
         let page = observations_after(&mut reader, position, 7).await.unwrap();
-        let Some(last) = page.last() else {
+        let Some(behind) = page.behind else {
             if over {
                 break;
             }
             continue;
         };
-        position = Position::behind(last);
-        read.extend(page.iter().map(|one| one.id));
+        position = behind;
+        read.extend(page.observations.iter().map(|one| one.id));
         // Now and then the reader is another process that knows the stored position alone.
         if read.len() % 5 == 0 {
             reader = PgConnection::connect_with(&options).await.unwrap();

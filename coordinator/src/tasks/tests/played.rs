@@ -214,7 +214,7 @@ pub(super) fn agent(app: Arc<App>, played: Arc<Mutex<Played>>, vantage: VantageN
         let arrival = Arrival { agent_version: "played".to_owned(), boot: Uuid::nil(), remote };
         let _place = app.hub.enter(&vantage, arrival, outbound);
         while let Some(order) = orders.recv().await {
-            match order {
+            match *order {
                 Outbound::Task(_, task) => {
                     if let Work::Path { address, .. } = &task.work {
                         played.lock().unwrap().paths.push((vantage.clone(), *address));

@@ -284,7 +284,8 @@ impl World {
                 (
                     id,
                     NewObservation {
-                        late: false,
+                        of_earlier_start: false,
+                        late_after: Duration::from_secs(3600),
                         age,
                         purpose: Purpose::Scheduled,
                         task_id: None,
@@ -317,7 +318,8 @@ impl World {
         }
         let first = self.sequence - i64::try_from(stored.len()).unwrap();
         let mut transaction = sqlx::Connection::begin(connection).await?;
-        log::insert(&mut transaction, &stored).await?;
+        let receipt = log::receipt(&mut transaction, stored.len()).await?;
+        log::insert(&mut transaction, &receipt, &stored).await?;
         // The database stamps its own time; here time is the world's.
         sqlx::query("update observation set received_at = $1, observed_at = $1 where boot_id = $2 and sequence > $3")
             .bind(crate::store::offset(self.app.clock.now()))
