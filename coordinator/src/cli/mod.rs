@@ -197,3 +197,13 @@ pub fn print(text: &str) -> Result<(), Failure> {
 pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     print(&format!("{value:#}\n"))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn no_command_has_two_flags_of_one_name() {
+        super::Cli::command().debug_assert();
+    }
+}

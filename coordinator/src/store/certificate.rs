@@ -159,20 +159,8 @@ pub async fn by_key(
     key_sha256: &[u8; 32],
     serial: Option<&[u8]>,
 ) -> Result<Option<Holder>, StoreError> {
-    let found = sqlx::query!(
-        r#"select c.vantage_id,
-                  exists (select from agent_certificate r where r.key_sha256 = $1 and r.revoked_at is not null)
-                      as "key_revoked!"
-           from agent_certificate c where c.key_sha256 = $1
-           order by (c.serial is not distinct from $2) desc, c.recorded_at desc limit 1"#,
-        key_sha256.as_slice(),
-        serial
-    )
-    .fetch_optional(&mut *connection)
-    .await?;
-    let Some(found) = found else { return Ok(None) };
-    let row = vantage::by_id(connection, VantageId(found.vantage_id)).await?;
-    Ok(row.map(|vantage| Holder { vantage, key_revoked: found.key_revoked }))
+    let found = vantage::key::of_key(connection, key_sha256, serial).await?;
+    Ok(found.map(|(vantage, key_revoked)| Holder { vantage, key_revoked }))
 }
 
 /// When the last certificate for a key ends. `None`: there is none.

@@ -14,6 +14,7 @@ use super::{StoreError, timestamp};
 
 pub mod change;
 pub mod detail;
+pub mod key;
 
 /// Channel on which the running coordinators are told that a vantage or a key was changed by a person.
 pub const REVOKED_CHANNEL: &str = "vantage_revoked";
@@ -145,21 +146,6 @@ pub async fn find_or_make(connection: &mut PgConnection, name: &VantageName) -> 
     }
     insert_missing(&mut *connection, [name]).await?;
     by_name(connection, name).await?.ok_or(StoreError::Database(sqlx::Error::RowNotFound))
-}
-
-/// One vantage by its key.
-///
-/// # Errors
-/// When the database refuses, or holds a name that is none.
-pub async fn by_id(connection: &mut PgConnection, id: VantageId) -> Result<Option<VantageRow>, StoreError> {
-    let row = sqlx::query_as!(
-        Row,
-        r#"select id, name, first_seen_at, last_seen_at, agent_version, revoked_at, admitted_at, keys_from, retired_at,
-                  labels as "labels: Json<BTreeMap<String, String>>", last_remote, last_coordinator
-           from vantage where id = $1"#,
-        id.0
-    );
-    row.fetch_optional(connection).await?.map(VantageRow::try_from).transpose()
 }
 
 /// One vantage by its name.

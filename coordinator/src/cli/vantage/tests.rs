@@ -43,10 +43,10 @@ async fn a_rename_takes_the_history_along_and_each_deed_leaves_a_row() {
     vantage::ensure(&mut connection, &names).await.unwrap();
     sqlx::raw_sql(
         "update vantage set first_seen_at = now() where name <> 'fresh';
-         insert into verdict (at, vantage, subject_kind, subject, verdict, reason, evidence)
-         values (now(), 'old', 'vantage', 'old', 'vantage_ok', '{}', '{}'),
-                (now(), 'old', 'answer', 'example.com', 'answer_ok', '{}', '{}'),
-                (now(), 'fresh', 'vantage', 'fresh', 'vantage_silent', '{}', '{}')",
+         insert into verdict (at, vantage, subject_kind, subject, verdict, presence, reason, evidence)
+         values (now(), 'old', 'vantage', 'old', 'vantage_ok', 'online', '{}', '{}'),
+                (now(), 'old', 'answer', 'example.com', 'answer_ok', 'online', '{}', '{}'),
+                (now(), 'fresh', 'vantage', 'fresh', 'vantage_silent', 'unknown', '{}', '{}')",
     )
     .execute(&mut connection)
     .await
