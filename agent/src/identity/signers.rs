@@ -35,13 +35,13 @@ pub fn to_text(signers: &[Signer]) -> String {
     signers.iter().map(|signer| STANDARD.encode(signer.0) + "\n").collect()
 }
 
-/// Reads the file `signers.txt`.
+/// Reads the file `signers.txt`; a line that begins with `#` is for people.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn from_text(text: &[u8]) -> Result<Vec<Signer>, &'static str> {
     let text = std::str::from_utf8(text).map_err(|_| "it is no text")?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let read = lines.map(|line| Signer::from_bytes(&STANDARD.decode(line).ok()?));
     let signers: Option<Vec<Signer>> = read.take(TRUSTED_MAX + 1).collect();
     let signers = signers.ok_or("a line of it is not the base64 of 32 bytes")?;

@@ -12,6 +12,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::error::nearest;
 use crate::error::{Exit, Failure};
@@ -125,12 +128,16 @@ impl StateDir {
 /// # Errors
 /// What happened, why, and how to fix it; its `exit` is the exit code.
 pub fn run(cli: Cli) -> Result<(), Failure> {
+    // The pool tells of each try; who looks for the server that takes writes says once what it means.
+    let told = Targets::new().with_default(cli.global.log).with_target("sqlx_core::pool", LevelFilter::OFF);
     // A log that cannot be written (its reader has gone) is no reason to panic.
     tracing_subscriber::fmt()
         .with_max_level(cli.global.log)
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .log_internal_errors(false)
+        .finish()
+        .with(told)
         .init();
     check_environment(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))?;
     match cli.command {

@@ -7,6 +7,7 @@
 //! that a pool never holds on to a former primary.
 
 use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,8 @@ pub enum Target {
 pub struct Servers {
     options: Vec<PgConnectOptions>,
     target: Target,
+    /// Place of the server that took writes last. Clones share it.
+    last: Arc<AtomicUsize>,
     /// As it was given, to see whether it changed. It may hold a password.
     given: SecretString,
 }
@@ -114,7 +117,7 @@ impl Between {
 
 impl From<PgConnectOptions> for Servers {
     fn from(one: PgConnectOptions) -> Self {
-        Self { options: vec![one], target: Target::ReadWrite, given: SecretString::default() }
+        Self::new(vec![one], Target::ReadWrite, SecretString::default())
     }
 }
 
@@ -123,11 +126,15 @@ impl FromStr for Servers {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         let (options, target) = url::parse(text)?;
-        Ok(Self { options, target, given: SecretString::from(text.to_owned()) })
+        Ok(Self::new(options, target, SecretString::from(text.to_owned())))
     }
 }
 
 impl Servers {
+    fn new(options: Vec<PgConnectOptions>, target: Target, given: SecretString) -> Self {
+        Self { options, target, last: Arc::default(), given }
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -159,13 +166,19 @@ impl Servers {
         found.map(|(connection, _)| connection)
     }
 
-    /// Opens the pool, at the first server until [`Follower::run`] has found the primary.
-    /// Connections are made when first used.
+    /// Opens the pool, at the server that took writes last (else the first) until [`Follower::run`] has
+    /// found the primary. Connections are made when first used.
     #[must_use]
     pub fn pool(self) -> (PgPool, Follower) {
         let between = Arc::new(Between { chosen: Mutex::new(monotonic()), doubt: Notify::new() });
         let (on_connect, on_acquire) = (Arc::clone(&between), Arc::clone(&between));
-        let first = self.options.first().cloned().unwrap_or_else(PgConnectOptions::new_without_pgpass);
+        let last = self.last.load(Ordering::Relaxed);
+        let first = self
+            .options
+            .get(last)
+            .or(self.options.first())
+            .cloned()
+            .unwrap_or_else(PgConnectOptions::new_without_pgpass);
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS_MAX)
             .acquire_timeout(ACQUIRE_WITHIN)
@@ -191,9 +204,14 @@ impl Servers {
 
     async fn first(&self, target: Target) -> Result<(PgConnection, &PgConnectOptions), NoServer> {
         let mut said = Vec::new();
-        for options in &self.options {
+        for (place, options) in self.options.iter().enumerate() {
             match self.one(options, target).await {
-                Ok(connection) => return Ok((connection, options)),
+                Ok(connection) => {
+                    if target == Target::ReadWrite {
+                        self.last.store(place, Ordering::Relaxed);
+                    }
+                    return Ok((connection, options));
+                }
                 Err(why) => said.push(format!("{}: {why}", name(options))),
             }
         }

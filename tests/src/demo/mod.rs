@@ -53,8 +53,10 @@ pub async fn run(script: &Script, directory: &Path, fleet_slot: &mut Option<Flee
     let world = World::start(script.kind, directory).await.context("starting the lab")?;
     timeline.part("lab", "BIND, dnsdist, three Unbounds, six TLS web servers: answering");
     // The database's first start is part of what a newcomer waits for.
-    let started = crate::clock::now();
+    let begun = crate::clock::now();
     let fleet = Fleet::start(&world, script.coordinators, |part, what| timeline.part(part, &what)).await?;
+    // A cluster's is not: it is there before.
+    let started = if script.coordinators == Setting::One { begun } else { crate::clock::now() };
     timeline.part("page", &format!("http://127.0.0.1:{}", script.port));
     let fleet = fleet_slot.insert(fleet);
     let mut stage = Stage::new(world, fleet, timeline, script.blows.clone(), started).await?;

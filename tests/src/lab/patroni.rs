@@ -155,7 +155,8 @@ impl Patroni {
 fn start_node(home: &Path, number: usize, (rest, port): (u16, u16), etcd: &str, log: &Path) -> Result<Node> {
     let name = format!("db-{}", number + 1);
     let data = home.join(&name);
-    let bin = program("postgres")?;
+    // A link to it may lead there alone: Patroni wants the programs beside it.
+    let bin = std::fs::canonicalize(program("postgres")?)?;
     let bin = bin.parent().context("postgres has no directory")?;
     let etcd = etcd.trim_start_matches("http://");
     let file = configuration(&[

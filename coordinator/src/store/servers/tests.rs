@@ -42,11 +42,7 @@ async fn written(pool: &PgPool) -> String {
 async fn b78_the_pool_leaves_a_server_that_became_read_only_and_finds_the_other_by_itself() {
     let (first, second) = (testing::fresh().await, testing::fresh().await);
     set_read_only(&second, true).await;
-    let servers = Servers {
-        options: vec![first.clone(), second.clone()],
-        target: Target::ReadWrite,
-        given: SecretString::default(),
-    };
+    let servers = Servers::new(vec![first.clone(), second.clone()], Target::ReadWrite, SecretString::default());
     let (pool, follower) = servers.clone().pool();
     let shutdown = CancellationToken::new();
     let following = tokio::spawn(follower.run(shutdown.clone()));
@@ -82,8 +78,7 @@ async fn one_server_that_is_a_standby_can_be_read_and_a_silent_one_is_passed_ove
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
     let mute = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(port).username("x");
-    let servers =
-        Servers { options: vec![mute.clone(), options], target: Target::ReadWrite, given: SecretString::default() };
+    let servers = Servers::new(vec![mute.clone(), options], Target::ReadWrite, SecretString::default());
     assert!(servers.connect().await.is_ok());
     let alone = Servers::from(mute).connect_to_read().await.map(|_| ()).unwrap_err();
     assert!(alone.to_string().contains("no answer within"), "{alone}");
