@@ -87,10 +87,8 @@ async fn one_server_that_is_a_standby_can_be_read_and_a_silent_one_is_passed_ove
 #[tokio::test]
 async fn a_url_that_was_changed_is_in_use_without_a_restart() {
     let (first, second) = (testing::fresh().await, testing::fresh().await);
-    let of = |options: &PgConnectOptions, given: &str| Servers {
-        options: vec![options.clone()],
-        target: Target::ReadWrite,
-        given: SecretString::from(given.to_owned()),
+    let of = |options: &PgConnectOptions, given: &str| {
+        Servers::new(vec![options.clone()], Target::ReadWrite, SecretString::from(given.to_owned()))
     };
     let changed = of(&second, "postgres://u:hunter2@h/d");
     assert!(!format!("{changed:?}").contains("hunter2"));
