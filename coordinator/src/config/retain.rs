@@ -90,7 +90,7 @@ impl std::str::FromStr for Span {
                 return Err(format!("`{text}`: months and minutes are not known; write days, as in 30d"));
             }
             _ => {
-                let near = nearest(text, ["forever"].into_iter()).map(|near| format!("; did you mean `{near}`?"));
+                let near = nearest(text, ["forever"]).map(|near| format!("; did you mean `{near}`?"));
                 return Err(format!(
                     "`{text}` is no span: write a number with h, d, w or y, as in 30d, or forever{}",
                     near.unwrap_or_default()

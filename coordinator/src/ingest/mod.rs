@@ -37,6 +37,8 @@ pub mod assignment;
 pub mod committer;
 pub mod convert;
 pub mod enrolment;
+#[cfg(test)]
+mod full_disk;
 mod handshakes;
 pub mod in_hand;
 pub mod order;

@@ -65,6 +65,11 @@ const CONNECTIONS_MAX: u32 = 12;
 /// How long a caller waits for a free connection before it counts as "the database is away".
 const ACQUIRE_WITHIN: Duration = Duration::from_secs(5);
 
+/// How often [`forget_statements`] looks for sessions that have come back, and the pause between.
+const FORGET_TRIES: u32 = 10;
+/// The pause.
+const FORGET_PAUSE: Duration = Duration::from_millis(5);
+
 /// A session that hangs inside a transaction (its machine was frozen) is ended by the server after
 /// this long: the locks it holds would stop every other coordinator.
 const IDLE_IN_TRANSACTION_MAX: &str = "15s";
@@ -108,6 +113,14 @@ impl StoreError {
         error.code().as_deref() == Some("57014")
     }
 
+    /// Whether the session knows a statement that the database has changed or forgotten meanwhile: after
+    /// a migration (0A000), or behind a pooler that changes sessions (26000, 42P05). A fresh statement works.
+    #[must_use]
+    pub fn is_stale_statement(&self) -> bool {
+        let Self::Database(sqlx::Error::Database(error)) = self else { return false };
+        error.code().is_some_and(|code| ["0A000", "26000", "42P05"].contains(&code.as_ref()))
+    }
+
     /// Whether the same data would be refused again: a fault of the data, not of the database.
     #[must_use]
     pub fn is_about_the_data(&self) -> bool {
@@ -130,6 +143,26 @@ pub fn quiet(options: PgConnectOptions) -> PgConnectOptions {
     options
         .application_name("parallax")
         .options([("client_min_messages", "warning"), ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_MAX)])
+}
+
+/// Makes the sessions of the pool forget their statements, so that the next try uses fresh ones. Call
+/// it after a [`StoreError::is_stale_statement`]; those that stay in use meanwhile meet it themselves.
+pub async fn forget_statements(pool: &PgPool) {
+    // Held until all are done: one that is given back at once would be handed out again.
+    let mut free = Vec::new();
+    for _ in 0..FORGET_TRIES {
+        while let Some(mut connection) = pool.try_acquire() {
+            if connection.clear_cached_statements().await.is_err() {
+                connection.close_on_drop();
+            }
+            free.push(connection);
+        }
+        if u32::try_from(free.len()).is_ok_and(|free| free >= pool.size()) {
+            return;
+        }
+        // One that was dropped a moment ago is on its way back.
+        tokio::time::sleep(FORGET_PAUSE).await;
+    }
 }
 
 /// Begins a transaction for reading whose statements end by themselves: a reader that has given up

@@ -42,6 +42,33 @@ mod tests {
         teller.all_well().await;
         let id = teller.branch_loses_the_pair().await.0;
         sqlx::query("set role parallax_ro").execute(teller.conn()).await.unwrap();
+        let views: Vec<String> =
+            sqlx::query_scalar("select viewname::text from pg_views where schemaname = 'public' order by 1")
+                .fetch_all(teller.conn())
+                .await
+                .unwrap();
+        assert!(views.len() > 20, "{views:?}");
+        for view in &views {
+            let statement = format!("select count(*) from {view}");
+            let read = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(teller.conn()).await;
+            assert!(read.is_ok(), "{view}: {read:?}");
+        }
+        let tables: Vec<String> = sqlx::query_scalar(
+            "select relname::text from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'S')
+             and has_table_privilege('parallax_ro', oid, 'select, insert, update, delete, truncate, references, trigger')",
+        )
+        .fetch_all(teller.conn())
+        .await
+        .unwrap();
+        assert_eq!(tables, Vec::<String>::new(), "no table and no sequence");
+        let hashes: Vec<String> = sqlx::query_scalar(
+            "select table_name || '.' || column_name from information_schema.columns
+             where table_schema = 'public' and table_name like 'v\\_%' and column_name ~ '(secret|token|key)_?(sha256|hash)'",
+        )
+        .fetch_all(teller.conn())
+        .await
+        .unwrap();
+        assert_eq!(hashes, Vec::<String>::new(), "no view shows what a secret could be known by");
         for view in
             ["v_vantage", "v_observation", "v_verdict", "v_incident", "v_plan", "v_proof", "v_timeline", "v_matrix"]
         {

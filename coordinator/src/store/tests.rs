@@ -20,6 +20,7 @@ use crate::testing;
 
 mod days;
 mod figures;
+mod schema;
 mod tailing;
 
 const BOOT: Uuid = Uuid::from_u128(0xb007);

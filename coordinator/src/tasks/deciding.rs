@@ -100,3 +100,37 @@ async fn listen_once(app: &App, news: &Notify) -> Result<(), sqlx::Error> {
         news.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    /// Its sessions that listen, cut off; how many there were.
+    async fn cut_off(app: &App) -> usize {
+        let cut: Vec<bool> = sqlx::query_scalar(
+            "select pg_terminate_backend(pid) from pg_stat_activity
+             where datname = current_database() and pid <> pg_backend_pid() and query ilike 'listen%'",
+        )
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+        cut.len()
+    }
+
+    #[tokio::test]
+    async fn b88_what_is_told_while_the_listener_is_cut_off_is_looked_for_all_the_same() {
+        let app = testing::app().await;
+        let news = Arc::new(Notify::new());
+        let _listening = AbortOnDropHandle::new(tokio::spawn(listen(Arc::clone(&app), Arc::clone(&news))));
+        for _ in 0..20 {
+            while cut_off(&app).await == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            // Told to nobody. The loss of the session is what makes the loop look again; what is told after
+            // that look and before the next session listens, it finds by its timer.
+            sqlx::query("select pg_notify($1, '1')").bind(OBSERVATIONS_CHANNEL).execute(&app.pool).await.unwrap();
+            news.notified().await;
+        }
+    }
+}

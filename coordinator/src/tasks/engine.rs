@@ -29,7 +29,7 @@ use crate::config::Config;
 use crate::hub::News;
 use crate::state::App;
 use crate::store::plan::StoredPlan;
-use crate::store::{StoreError, freeze, plan};
+use crate::store::{StoreError, forget_statements, freeze, plan};
 
 /// What decides, while its lease lasts.
 pub(crate) struct Engine {
@@ -65,6 +65,18 @@ impl Engine {
     /// # Errors
     /// [`StoreError::StaleEpoch`]: this engine must end. Else the database's; the next tick rebuilds.
     pub(crate) async fn tick(&mut self) -> Result<bool, StoreError> {
+        match self.attempt().await {
+            // Once more with fresh statements: the schema was changed under sessions that knew the old one.
+            Err(error) if error.is_stale_statement() => {
+                tracing::warn!(%error, "the database's schema was changed meanwhile; trying again");
+                forget_statements(&self.app.pool).await;
+                self.attempt().await
+            }
+            other => other,
+        }
+    }
+
+    async fn attempt(&mut self) -> Result<bool, StoreError> {
         let config = self.app.config.load_full();
         // Taken, so that an error throws it away.
         let mut memory = match self.memory.take() {

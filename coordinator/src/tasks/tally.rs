@@ -9,7 +9,7 @@ use super::LeaseHeld;
 use crate::state::App;
 use crate::store::figures::{self, Step};
 use crate::store::upkeep::{self, Job};
-use crate::store::{StoreError, lease};
+use crate::store::{StoreError, forget_statements, lease};
 
 /// Pause when there is nothing more to count: how far the figures may be behind the log.
 const EVERY: Duration = Duration::from_secs(20);
@@ -33,6 +33,9 @@ pub async fn run(app: Arc<App>, held: LeaseHeld) {
             Ok(false) => EVERY,
             Err(_) => AFTER_ERROR,
         };
+        if counted.as_ref().is_err_and(StoreError::is_stale_statement) {
+            forget_statements(&app.pool).await;
+        }
         if let Some(error) = counted.as_ref().err().filter(|_| !failed) {
             tracing::error!(%error, "hourly figures are not counted; they go on where they were");
             note(&app, Duration::ZERO, Some(&error.to_string())).await;

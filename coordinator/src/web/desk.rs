@@ -80,10 +80,17 @@ impl Desk {
     ) -> Result<T, Trouble> {
         let reading = async {
             let _turn = self.0.readers.acquire().await.map_err(|_| Trouble::Slow)?;
-            let mut connection =
-                self.0.app.pool.acquire().await.map_err(|error| Trouble::from(StoreError::from(error)))?;
+            let pool = &self.0.app.pool;
+            let mut connection = pool.acquire().await.map_err(|error| Trouble::from(StoreError::from(error)))?;
             let mut bounded = store::begin_bounded(&mut connection, READ_WITHIN).await?;
-            read(&mut bounded).await.map_err(Trouble::from)
+            let answer = read(&mut bounded).await;
+            if answer.as_ref().is_err_and(StoreError::is_stale_statement) {
+                // The schema was changed under a session that knew the old one. The next reader finds fresh ones.
+                drop(bounded);
+                drop(connection);
+                store::forget_statements(pool).await;
+            }
+            answer.map_err(Trouble::from)
         };
         tokio::time::timeout(READ_WITHIN, reading).await.unwrap_or(Err(Trouble::Slow))
     }

@@ -105,7 +105,7 @@ async fn b83_ninety_days_become_seven_one_by_one_while_agents_report_and_what_is
             .fetch_one(&pool)
             .await
             .unwrap();
-    assert!(oldest_h < 8.0 * 24.0 && oldest_h >= 6.0 * 24.0, "{oldest_h}");
+    assert!((6.0 * 24.0..8.0 * 24.0).contains(&oldest_h), "{oldest_h}");
     assert_eq!((kept - 60) % 200, 0, "whole days went, and every row of today is there");
     let shown: i64 = sqlx::query_scalar("select count(outcome) from v_evidence").fetch_one(&pool).await.unwrap();
     assert_eq!(shown, 2, "what the incident cites is still there");
