@@ -54,7 +54,8 @@ fn delivery(vantage: VantageId, from: i64) -> Delivery {
         .map(|sequence| {
             let noise: String = (0..28).map(|_| Uuid::new_v4().simple().to_string()).collect();
             let content = NewObservation {
-                late: false,
+                of_earlier_start: false,
+                late_after: Duration::from_secs(3600),
                 age: Duration::ZERO,
                 purpose: Purpose::Scheduled,
                 task_id: None,
