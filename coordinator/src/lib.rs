@@ -10,7 +10,7 @@
 //! Around them: [`cli`] the operator's tool, [`config`] the file, [`identity`] keys and certificates,
 //! [`embedded`] the Postgres that comes along when none is given, [`clock`] the only clock,
 //! [`installation`] whether the database went back, [`reload`] how a configuration is taken, [`admitted`] the taking in of
-//! approved vantages, [`revocation`] the cutting off, [`secret`] what is in no message, [`state`] what all share,
+//! approved vantages, [`revocation`] the cutting off, [`room`] the embedded database's room, [`secret`] what is in no message, [`state`] what all share,
 //! [`error`] how a command says that it failed.
 //!
 //! Absent on purpose: judgement, which is pure and lives in `parallax-decide`; and any way for a
@@ -31,6 +31,7 @@ pub mod relay;
 pub mod reload;
 pub mod report;
 pub mod revocation;
+pub mod room;
 pub mod secret;
 pub mod state;
 pub mod store;

@@ -1,8 +1,8 @@
 //! What every part of a running coordinator shares.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use sqlx::PgPool;
@@ -14,6 +14,7 @@ use crate::hub::Hub;
 use crate::ingest::standing::Standing;
 use crate::installation::Installation;
 use crate::reload::Refused;
+use crate::room::Room;
 
 /// A running coordinator.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct App {
     pub pool: PgPool,
     /// The configuration in force; `app.config.load()` for reading.
     pub config: ArcSwap<Config>,
+    /// The file it comes from, which a request to read it again means; not set: there is nobody to ask.
+    pub config_file: OnceLock<Option<PathBuf>>,
     /// Why the last one was refused; none: it was taken.
     pub refused: ArcSwapOption<Refused>,
     /// Connected vantages, tasks to them, and the news for the live page.
@@ -36,6 +39,8 @@ pub struct App {
     pub standing: Standing,
     /// Which database this is, and how far it was seen.
     pub installation: Installation,
+    /// Room on the disk of the embedded database.
+    pub room: Room,
     /// Where certificates and secrets are kept.
     pub state_dir: PathBuf,
 }
@@ -50,6 +55,7 @@ impl App {
         Arc::new(Self {
             pool,
             config: ArcSwap::from_pointee(config),
+            config_file: OnceLock::new(),
             refused: ArcSwapOption::empty(),
             hub,
             clock,
@@ -57,6 +63,7 @@ impl App {
             epoch_seen: AtomicI64::new(0),
             standing: Standing::default(),
             installation,
+            room: Room::default(),
             state_dir,
         })
     }

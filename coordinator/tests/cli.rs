@@ -214,6 +214,54 @@ fn b137_every_verb_gives_exactly_one_document_on_stdout_at_any_log_level() {
 }
 
 #[test]
+fn a_configuration_is_compared_taken_and_refused_while_the_coordinator_runs() {
+    let folder = folder();
+    let state = folder.path().join("state").display().to_string();
+    let path = configuration(folder.path(), &folder.path().join("tsig"));
+    let file = path.display().to_string();
+    let serving =
+        Serving::start(parallax(&["serve", "--config", &file, "--state", &state]), folder.path().join("serve.log"));
+    let web = serving.web.clone();
+    let run = |arguments: &[&str], code: i32| {
+        let output = parallax(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output));
+        said(&output)
+    };
+    let diff = ["config", "diff", "--config", &file, "--state", &state];
+    assert!(run(&diff, 0).contains("Nothing would change"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("ttl_s: 60", "ttl_s: 30")).unwrap();
+    assert_eq!(run(&diff, 7).trim(), "~ services[fi].ttl_s: 60 -> 30");
+    let reload = ["config", "reload", "--at", &web];
+    run(&reload, 0);
+    assert!(run(&diff, 0).contains("Nothing would change"));
+    // A bad one changes nothing, and everybody is told.
+    std::fs::write(&path, text.replace("ttl_s: 60", "tll_s: 60")).unwrap();
+    assert!(run(&reload, 2).contains("did you mean `ttl_s`?"));
+    let shown = run(&["config", "show", "--running", "--state", &state, "--json"], 0);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["configuration"]["services"][0]["ttl_s"], 30);
+    assert_eq!(shown["last_reloads"][0]["taken"], false);
+    assert!(shown["last_reloads"][0]["error"].as_str().unwrap().contains("tll_s"));
+    assert!(serving.get("/-/ready").contains("an older one is in force"));
+    assert!(serving.get("/metrics").contains("parallax_config_refused 1"));
+    // Somebody elsewhere, carried here by a proxy or a browser, may not ask.
+    for header in ["X-Forwarded-For: 192.0.2.7", "Origin: https://example.net"] {
+        let mut stream = TcpStream::connect(&web).unwrap();
+        write!(stream, "POST /-/reload HTTP/1.1\r\nHost: x\r\n{header}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    }
+    std::fs::write(&path, text).unwrap();
+    serving.signal("HUP");
+    while !serving.get("/-/ready").ends_with("ready\n") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    serving.end();
+}
+
+#[test]
 fn b141_no_secret_is_in_any_output_at_trace_level() {
     const PASSWORD: &str = "hunter2-of-the-database";
     const TSIG: &str = "aHVudGVyMi1vZi10aGUtem9uZS1pcy1oaWRkZW4=";

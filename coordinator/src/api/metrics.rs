@@ -18,6 +18,8 @@ use crate::web::desk::Desk;
 
 /// The numbers. Without the database only `parallax_database_up 0` and what is known without it.
 pub async fn metrics(State(desk): State<Desk>) -> Response {
+    let (used, cap) = (desk.app().room.used(), desk.app().config.load().disk_max);
+    let room = (used > 0).then_some((used, cap));
     let read = desk.read(async |connection: &mut PgConnection| {
         let now = database_now(connection).await?;
         let heard_since = now.minus(configured::read(connection).await?.policy.silent_after() + SEEN_SLACK);
@@ -26,7 +28,7 @@ pub async fn metrics(State(desk): State<Desk>) -> Response {
         let space = upkeep::space(connection).await?;
         let (generation, restores) = installation::counts(connection).await?;
         let vantages = vantages(connection).await?;
-        Ok(Numbers { space, counts: counted, vantages, frozen, generation, restores, heard_since })
+        Ok(Numbers { space, counts: counted, vantages, frozen, generation, restores, room, heard_since })
     });
     let connected: Vec<String> = desk.app().hub.connected().into_iter().map(|one| one.vantage.to_string()).collect();
     let body = match read.await {
@@ -50,6 +52,8 @@ struct Numbers {
     generation: i32,
     /// How often the database was found to have gone back.
     restores: i64,
+    /// Bytes that the embedded database uses, and may use; none: there is none.
+    room: Option<(u64, u64)>,
     /// A vantage that was last heard before this is silent, whatever was judged of it then.
     heard_since: Timestamp,
 }
@@ -81,7 +85,9 @@ fn exposition(read: Option<&Numbers>, connected: &[String]) -> String {
         "Agents connected to this coordinator.",
         &one(connected.len().to_string()),
     );
-    let Some(Numbers { counts, space, vantages, frozen, generation, restores, heard_since }) = read else { return out };
+    let Some(Numbers { counts, space, vantages, frozen, generation, restores, room, heard_since }) = read else {
+        return out;
+    };
     let up =
         |v: &VantageNow| v.standing == Some(VantageVerdict::Ok) && v.last_seen_at.is_some_and(|at| at >= *heard_since);
     let by_vantage = |value: &dyn Fn(&VantageNow) -> Option<String>| {
@@ -181,6 +187,14 @@ fn exposition(read: Option<&Numbers>, connected: &[String]) -> String {
         "Coordinators that refused their newest configuration and keep an older one in force.",
         &one(counts.configurations_refused.to_string()),
     );
+    if let Some((used, cap)) = room {
+        family(
+            "parallax_embedded_bytes",
+            "gauge",
+            "What the embedded database uses, with its write-ahead log, and what it may use.",
+            &[(labels(&[("part", "used")]), used.to_string()), (labels(&[("part", "cap")]), cap.to_string())],
+        );
+    }
     family(
         "parallax_installation_generation",
         "gauge",
@@ -243,6 +257,7 @@ mod tests {
             frozen: true,
             generation: 2,
             restores: 1,
+            room: Some((5, 20)),
             heard_since: Timestamp(2_000),
         };
         let text = exposition(Some(&numbers), &["wan-gw".to_owned()]);
@@ -254,6 +269,7 @@ mod tests {
             "parallax_database_bytes{part=\"log\"} 7",
             "parallax_upkeep_behind_seconds{job=\"days\"} 90000",
             "parallax_config_refused 1",
+            "parallax_embedded_bytes{part=\"used\"} 5",
             "parallax_installation_generation 2",
             "parallax_installation_restores_total 1",
             "parallax_up{vantage=\"branch-kazan\"} 0",

@@ -6,7 +6,7 @@
 //! - [`matrix`], [`incidents`], [`explain`], [`failover`] show what the page shows; [`reading`] is
 //!   what they share.
 //! - [`migrate`] brings the schema up to date, [`move_database`] leaves the embedded database.
-//! - [`database`] finds the database of a reading command.
+//! - [`database`] finds the database of a reading command, [`local`] asks the coordinator of this machine.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -25,6 +25,7 @@ pub mod database;
 pub mod explain;
 pub mod failover;
 pub mod incidents;
+pub mod local;
 pub mod matrix;
 pub mod migrate;
 pub mod move_database;
@@ -141,7 +142,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         .init();
     check_environment(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))?;
     match cli.command {
-        Command::Config(command) => config::run(&command, &cli.global),
+        Command::Config(command) => runtime()?.block_on(config::run(&command, &cli.global)),
         Command::Serve(serve) => runtime()?.block_on(serve::run(serve)),
         Command::Authority(command) => runtime()?.block_on(authority::run(command, &cli.global)),
         Command::Token(command) => runtime()?.block_on(token::run(command, &cli.global)),

@@ -28,7 +28,7 @@ use crate::store::enrolment::{self, Enrolment};
 use crate::store::servers::Servers;
 use crate::store::{self, StoreError, certificate, partition, setup};
 use crate::web::listen::WebListener;
-use crate::{installation, relay, reload, revocation, tasks, web};
+use crate::{installation, relay, reload, revocation, room, tasks, web};
 
 /// How often certificates that ended long ago are forgotten.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
@@ -115,6 +115,8 @@ async fn with_database(
     let database = serve.database.clone();
     let follower = follower.reading_again(Box::new(move || database.again()));
     let app = App::new(pool, config, Clock::system(), state_dir);
+    // Nobody else sets it.
+    let _ = app.config_file.set(serve.config.path.clone());
     prepare(&app, &servers, serve.no_migrate && !is_embedded).await?;
     let grpc = ingest::listen(listen.grpc).map_err(|error| {
         Failure::new(Exit::Failed, format!("cannot listen on {} for agents", listen.grpc))
@@ -138,6 +140,12 @@ async fn with_database(
     let upkeep = tokio::spawn(upkeep(Arc::clone(&app), Arc::clone(&keeper), serve.config.clone(), shutdown.clone()));
     let revocations = tokio::spawn(revocation::run(Arc::clone(&app), shutdown.clone()));
     let relay = tokio::spawn(relay::run(Arc::clone(&app), name(grpc_address.port()), shutdown.clone()));
+    let room = is_embedded.then(|| room::watch(Arc::clone(&app), app.state_dir.join("pg"), shutdown.clone()));
+    let room = tokio::spawn(async move {
+        if let Some(watching) = room {
+            watching.await
+        }
+    });
     let looks = tokio::spawn(installation::run(Arc::clone(&app), shutdown.clone()));
     let tasks = tokio::spawn(tasks::run(Arc::clone(&app), shutdown.clone()));
     let ends = |result: anyhow::Result<()>| {
@@ -149,7 +157,7 @@ async fn with_database(
         tokio::join!(async { ends(ingest::serve(Arc::clone(&app), grpc, keeper, shutdown.clone()).await) }, async {
             ends(web.serve(web::router(Arc::clone(&app), shutdown.clone()), shutdown.clone()).await)
         },);
-    for task in [upkeep, revocations, relay, looks, tasks, following] {
+    for task in [upkeep, revocations, relay, looks, room, tasks, following] {
         if let Err(error) = task.await {
             tracing::error!(%error, "a task ended badly");
         }

@@ -100,14 +100,7 @@ fn check_listen(file: &File, found: &mut Found) -> Listen {
     let grpc = file.listen.grpc.as_ref().map_or(GRPC_DEFAULT, |grpc| grpc.value);
     let web = match &file.listen.web {
         None => Some(WebListen::Tcp(WEB_DEFAULT)),
-        Some(web) => match web.value.strip_prefix("unix:") {
-            Some(path) if path.starts_with('/') => Some(WebListen::Unix(path.into())),
-            Some(path) => {
-                found.at(web, format!("`{path}` must be an absolute path, as in unix:/run/parallax/web.sock"));
-                None
-            }
-            None => found.parse("address and port, or unix:/path", web).map(WebListen::Tcp),
-        },
+        Some(web) => WebListen::named(&web.value).map_err(|why| found.at(web, why)).ok(),
     };
     Listen { web: web.unwrap_or(WebListen::Tcp(WEB_DEFAULT)), grpc }
 }

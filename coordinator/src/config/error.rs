@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_saphyr::{Location, Spanned};
 
+use crate::error::{Exit, Failure};
+
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -75,6 +77,18 @@ impl fmt::Display for Faults {
 }
 
 impl std::error::Error for Faults {}
+
+impl From<Faults> for Failure {
+    fn from(faults: Faults) -> Self {
+        let count = match faults.faults.len() {
+            1 => "one fault".to_owned(),
+            n => format!("{n} faults"),
+        };
+        Failure::new(Exit::Usage, format!("the configuration has {count}"))
+            .why(faults)
+            .fix("parallax config example prints a complete file, parallax config schema completes it in an editor")
+    }
+}
 
 /// Faults as they are found.
 #[derive(Debug, Default)]

@@ -132,6 +132,20 @@ pub enum WebListen {
     Unix(PathBuf),
 }
 
+impl WebListen {
+    /// Reads `ADDRESS:PORT` or `unix:/PATH`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn named(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some(path) if path.starts_with('/') => Ok(Self::Unix(path.into())),
+            Some(path) => Err(format!("`{path}` must be an absolute path, as in unix:/run/parallax/web.sock")),
+            None => text.parse().map(Self::Tcp).map_err(|error| format!("address and port, or unix:/path: {error}")),
+        }
+    }
+}
+
 /// A driver that the coordinator uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Driver {

@@ -78,6 +78,16 @@ pub fn as_json(config: &Config) -> Value {
     })
 }
 
+/// The same without where a coordinator listens, which is its own affair: several with the same file are of one mind.
+#[must_use]
+pub fn shared(config: &Config) -> Value {
+    let mut content = as_json(config);
+    if let Some(content) = content.as_object_mut() {
+        content.remove("listen");
+    }
+    content
+}
+
 fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::hub::News;
+use crate::room::Level;
 use crate::state::App;
 use crate::store::commit::{self, Committed, Delivery, Item};
 use crate::store::refusal::Refused;
@@ -153,6 +154,13 @@ async fn store(
     let mut pause = RETRY_FIRST;
     let mut strays_counted = false;
     loop {
+        // Not one row more than there is room for: what is not acknowledged stays with the agents.
+        while app.room.level() == Level::Over && !shutdown.is_cancelled() {
+            tokio::select! {
+                () = tokio::time::sleep(RETRY_MAX) => {}
+                () = shutdown.cancelled() => {}
+            }
+        }
         let mut error = match attempt(app, session, deliveries).await {
             Ok(committed) => return Ok(committed),
             Err(error) => error,

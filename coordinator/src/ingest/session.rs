@@ -44,13 +44,14 @@ use super::enrolment::{self, For};
 use super::in_hand::{Full, InHand, Share};
 use super::order::{self, Orders};
 use super::standing::{Cut, Stream};
-use super::validate::{self, Context as Against};
+use super::validate::{self, Checked, Context as Against};
 use super::{assignment, convert};
 use crate::clock::{self, monotonic};
 use crate::hub::{Arrival, OUTBOUND_MAX, Outbound, Place};
 use crate::identity::keeper::Keeper;
 use crate::identity::request::AgentKey;
 use crate::installation;
+use crate::room::Level;
 use crate::state::App;
 use crate::store::certificate::{How, Presented};
 use crate::store::commit::Delivery;
@@ -503,7 +504,7 @@ impl Session {
         let config = self.app.config.load();
         let context = Against { vantage: self.id, boot, topology: &config.topology };
         let checked = match validate::batch(batch, context) {
-            Ok(checked) => checked,
+            Ok(checked) => self.within_room(checked),
             Err(fault) => return self.refuse_whole(fault, boot, Some(batch)),
         };
         let numbered = checked.items.iter().filter_map(|item| {
@@ -533,6 +534,17 @@ impl Session {
             stray: checked.stray.into_iter().map(|(_, refused)| refused).collect(),
         };
         UnderWay { _share: None, storing: Box::pin(self.committer.clone().store(delivery)), refusals, ack }
+    }
+
+    /// At the cap of the embedded database rows that say "as before" are refused, so that evidence still has room.
+    fn within_room(&self, mut checked: Checked) -> Checked {
+        if checked.lane == Lane::Routine && self.app.room.level() >= Level::Full {
+            for item in &mut checked.items {
+                let detail = "the embedded database is at its cap (database.embedded.disk_max)".to_owned();
+                item.content = Err(Refused { vantage: self.id, reason: "no_room", detail });
+            }
+        }
+        checked
     }
 
     /// A message that cannot be taken at all is counted and answered, and the stream goes on.

@@ -151,6 +151,79 @@ pub async fn refusals(connection: &mut PgConnection) -> Result<Vec<RefusedReload
         .collect())
 }
 
+/// The configuration that came into force last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InForce {
+    /// Its number.
+    pub number: i32,
+    /// Since when.
+    pub at: Timestamp,
+    /// Host of the coordinator that took it.
+    pub host: String,
+    /// How: start, sighup or request.
+    pub how: String,
+    /// User who ran or asked the coordinator.
+    pub by: String,
+    /// Everything, without secrets.
+    pub content: Value,
+}
+
+/// The configuration that came into force last; `None`: none ever did.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn in_force(connection: &mut PgConnection) -> Result<Option<InForce>, StoreError> {
+    let row = sqlx::query!(
+        "select f.number, f.at, f.host, f.how, f.by, c.content
+         from config_in_force f join config_version c on c.number = f.number order by f.id desc limit 1"
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(row.map(|row| InForce {
+        number: row.number,
+        at: timestamp(row.at),
+        host: row.host,
+        how: row.how,
+        by: row.by,
+        content: row.content,
+    }))
+}
+
+/// An attempt to take a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// Host of the coordinator.
+    pub host: String,
+    /// When.
+    pub at: Timestamp,
+    /// How: start, sighup or request.
+    pub how: String,
+    /// Version in force there since or still; `None`: none was stored.
+    pub number: Option<i32>,
+    /// Why it was refused; `None`: it was taken.
+    pub error: Option<String>,
+}
+
+/// The last attempt of each coordinator, the newest first, at most ten.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn attempts(connection: &mut PgConnection) -> Result<Vec<Attempt>, StoreError> {
+    let rows = sqlx::query!("select host, at, how, number, error from config_reload order by at desc limit 10")
+        .fetch_all(connection)
+        .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Attempt {
+            host: row.host,
+            at: timestamp(row.at),
+            how: row.how,
+            number: row.number,
+            error: row.error,
+        })
+        .collect())
+}
+
 async fn number_of(connection: &mut PgConnection, canonical: &str) -> Result<Option<i32>, StoreError> {
     Ok(sqlx::query_scalar!(
         "select number from config_version where sha256 = sha256(convert_to($1, 'UTF8'))",

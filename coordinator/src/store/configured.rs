@@ -217,11 +217,7 @@ impl Configured {
 /// When the database refuses.
 pub async fn put_in_force(connection: &mut PgConnection, config: &Config, taker: &Taker) -> Result<i32, StoreError> {
     let configured = Configured::of(config);
-    let mut content = show::as_json(config);
-    // Where a coordinator listens is its own affair: several with the same file are of one mind.
-    if let Some(content) = content.as_object_mut() {
-        content.remove("listen");
-    }
+    let content = show::shared(config);
     let rows = rows(&configured)?;
     let mut position: BTreeMap<&str, u32> = BTreeMap::new();
     let named = rows.iter().map(|(kind, name, detail)| {

@@ -43,6 +43,7 @@ pub async fn run(app: Arc<App>, held: LeaseHeld) {
         };
         tokio::select! {
             () = sleep(pause) => {}
+            () = app.room.shorten.notified() => {}
             () = held.lost.cancelled() => return,
         }
     }
@@ -50,7 +51,9 @@ pub async fn run(app: Arc<App>, held: LeaseHeld) {
 
 /// One run; returns the pause after it.
 async fn work(app: &App, epoch: i64) -> Duration {
-    let days = async { days(&mut own_session(app).await?, app.config.load().retain.results, epoch).await }.await;
+    let days =
+        async { days(&mut own_session(app).await?, app.room.keep(app.config.load().retain.results), epoch).await }
+            .await;
     let days = said(app, Job::Days, days).await;
     let hourly = async { hourly(&mut *app.pool.acquire().await?, app, epoch).await }.await;
     let hourly = said(app, Job::Hourly, hourly).await;

@@ -5,10 +5,11 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::PathBuf;
 
-use axum::Router;
+use axum::{Extension, Router};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
+use super::reload::BySocket;
 use crate::config::WebListen;
 use crate::error::{Exit, Failure};
 
@@ -55,9 +56,12 @@ impl WebListener {
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> anyhow::Result<()> {
         match self {
             Self::Tcp(listener) => {
+                // With the peer's address, for what only somebody on this machine may ask.
+                let router = router.into_make_service_with_connect_info::<std::net::SocketAddr>();
                 axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await?;
             }
             Self::Unix(listener, path) => {
+                let router = router.layer(Extension(BySocket));
                 axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await?;
                 // Somebody else may have removed it.
                 let _ = fs::remove_file(path);

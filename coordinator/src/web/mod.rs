@@ -3,6 +3,7 @@
 //! - [`listen`] opens the TCP or Unix socket; [`router`] has every route of page and API.
 //! - [`matrix`], [`incident`], [`failover`]: pages, each with its `.json` and `.txt` twin.
 //! - [`live`]: server-sent events that say "look again". [`assets`]: the embedded files.
+//! - [`reload`]: reads the configuration again, for somebody on this machine.
 //! - [`desk`]: what handlers share: bounded access to the database. [`trouble`]: answers that are
 //!   not what was asked for. [`text`]: plain-text answers.
 
@@ -13,10 +14,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
+use crate::room::Level;
 use crate::state::App;
 use crate::store::{self, StoreError};
 
@@ -27,6 +29,7 @@ pub mod incident;
 pub mod listen;
 pub mod live;
 pub mod matrix;
+pub mod reload;
 pub mod text;
 pub mod trouble;
 
@@ -50,6 +53,7 @@ pub fn router(app: Arc<App>, shutdown: CancellationToken) -> Router {
         .route("/failover.txt", get(failover::text))
         .route("/api/v1/status/failover", get(api::status::failover))
         .route("/metrics", get(api::metrics::metrics))
+        .route("/-/reload", post(reload::reload))
         .route("/events", get(live::events))
         .route("/assets/{file}", get(assets::file))
         .fallback(trouble::nothing_here)
@@ -94,7 +98,10 @@ async fn ready(State(app): State<Arc<App>>) -> (StatusCode, String) {
                     refused.why
                 ),
             ),
-            None => (StatusCode::OK, "ready\n".to_owned()),
+            None => match app.room.level() {
+                Level::Enough => (StatusCode::OK, "ready\n".to_owned()),
+                level => (StatusCode::OK, format!("ready, but room for the embedded database is {level}\n")),
+            },
         },
         Err(error @ (StoreError::Database(_) | StoreError::Content { .. } | StoreError::StaleEpoch { .. })) => {
             tracing::warn!(%error, "not ready");
