@@ -482,7 +482,7 @@ async fn b86_of_the_same_number_twice_the_first_is_stored_and_the_clash_counted(
 }
 
 /// Stops or continues every session of this database, as a machine that hangs would.
-async fn signal_sessions(pids: &[i32], signal: nix::sys::signal::Signal) {
+fn signal_sessions(pids: &[i32], signal: nix::sys::signal::Signal) {
     for pid in pids {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), signal).unwrap();
     }
@@ -501,7 +501,7 @@ async fn a_database_that_hangs_loses_and_doubles_nothing_and_signs_of_life_are_a
     .fetch_all(&world.app.pool)
     .await
     .unwrap();
-    signal_sessions(&pids, SIGSTOP).await;
+    signal_sessions(&pids, SIGSTOP);
     // As many as an agent sends without an answer.
     for first in [2, 102, 202, 302] {
         agent.batch(BOOT, (first..first + 100).map(control).collect()).await;
@@ -512,7 +512,7 @@ async fn a_database_that_hangs_loses_and_doubles_nothing_and_signs_of_life_are_a
     agent.send(FromAgent::Ping(v1::Ping { nonce: 5 })).await;
     let ToAgent::Pong(pong) = agent.next().await.unwrap() else { panic!("no pong") };
     assert_eq!(pong.nonce, 5);
-    signal_sessions(&pids, SIGCONT).await;
+    signal_sessions(&pids, SIGCONT);
     let mut acked = Vec::new();
     for _ in 0..6 {
         acked.push(agent.acked().await);
