@@ -51,9 +51,11 @@ comment on column session_clone.last_at is 'Last time, database clock.';
 comment on column session_clone.count is 'How often one of the two came back.';
 
 -- Lost with a crash of the server, and harmless then: evidence is asked for again, and a change without a report counts
--- as perhaps made.
+-- as perhaps made. Its numbers come from a sequence that is logged: Postgres 15 makes the one of an unlogged table unlogged
+-- too, and such a one cannot be read after a standby was promoted ("bad magic number in sequence").
+create sequence relay_number;
 create unlogged table relay (
-    id            bigint generated always as identity primary key,
+    id            bigint not null default nextval('relay_number') primary key,
     to_instance   uuid not null,
     from_instance uuid not null,
     kind          text not null check (kind in ('task', 'change', 'report')),
