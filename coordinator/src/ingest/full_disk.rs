@@ -82,6 +82,21 @@ async fn move_today(app: &App, small: &Small) {
     }
 }
 
+/// The server lives on after this test: it must miss no file.
+async fn move_back(app: &App) {
+    let today: String = sqlx::query_scalar("select relname::text from pg_class where reltablespace <> 0 and relkind = 'r' and relname like 'observation\\_%'")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    for statement in [
+        format!("alter table {today} set tablespace pg_default"),
+        "checkpoint".to_owned(),
+        format!("drop tablespace small_{}", std::process::id()),
+    ] {
+        sqlx::query(AssertSqlSafe(statement)).execute(&app.pool).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn while_the_databases_disk_is_full_nothing_is_acknowledged_and_then_everything_is_stored() {
     let app = testing::app().await;
@@ -123,4 +138,5 @@ async fn while_the_databases_disk_is_full_nothing_is_acknowledged_and_then_every
     assert_eq!(stored, next + 199);
     drop(committer);
     task.await.unwrap();
+    move_back(&app).await;
 }

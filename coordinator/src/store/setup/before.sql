@@ -9,6 +9,7 @@ insert into observation_gap (vantage_id, boot_id, lane, first_sequence, last_seq
 insert into observation_loss (observation_id, vantage_id, boot_id, lane, first_sequence, last_sequence, reason, count)
     values (3, 1, '00000000-0000-0000-0000-00000000000a', 'routine', 5, 6, 'full', 2);
 insert into ingest_refusal (vantage_id, reason, count, last_detail) values (1, 'unknown_word', 2, 'outcome 99');
+insert into observation_unreadable (observation_id, why) values (2, 'outcome: the word is of another version');
 insert into observation (observed_at, vantage_id, boot_id, lane, sequence, late, purpose, duration_us, kind, subject, outcome, resolver, family, addresses)
     values (now(), 1, '00000000-0000-0000-0000-00000000000a', 'urgent', 1, false, 'scheduled', 900, 'resolution', 'cdnjs.cloudflare.com', 'answered', 'live', 4, '{8.6.112.0,8.47.69.0}');
 insert into observation (observed_at, vantage_id, boot_id, lane, sequence, late, purpose, duration_us, kind, subject, outcome, address, port)
