@@ -14,46 +14,52 @@ use crate::store::config_version::How;
 use crate::store::configured;
 use crate::store::vantage::VantageRow;
 
-/// The configuration with those among the rows that were approved.
+/// The configuration with those among the rows that are approved, and without those that are no more.
 #[must_use]
 pub fn with<'a>(mut config: Config, rows: impl IntoIterator<Item = &'a VantageRow>) -> Config {
-    for row in missing(&config, rows).collect::<Vec<_>>() {
+    for name in std::mem::take(&mut config.admitted) {
+        config.topology.vantages.remove(&name);
+        config.labels.remove(&name);
+    }
+    for row in rows.into_iter().filter(|row| is_approved(row)) {
         let Ok(failure_domain) = row.name.as_str().parse() else { continue };
+        if config.topology.vantages.contains_key(&row.name) {
+            continue;
+        }
         let vantage = Vantage { failure_domain, upstream: None, pin_driver: None, pin_mode: Mode::Observe };
         config.topology.vantages.insert(row.name.clone(), vantage);
         config.labels.insert(row.name.clone(), row.labels.clone());
+        config.admitted.insert(row.name.clone());
     }
     config
 }
 
-fn missing<'a>(
-    config: &Config,
-    rows: impl IntoIterator<Item = &'a VantageRow>,
-) -> impl Iterator<Item = &'a VantageRow> {
-    rows.into_iter().filter(|row| {
-        let approved = row.admitted_at.is_some() && row.retired_at.is_none() && row.revoked_at.is_none();
-        approved && !config.topology.vantages.contains_key(&row.name)
-    })
+fn is_approved(row: &VantageRow) -> bool {
+    row.admitted_at.is_some() && row.retired_at.is_none()
 }
 
-/// Has a running coordinator take in those that were approved meanwhile.
+/// Has a running coordinator take in those that were approved meanwhile, and let go those that were removed or have
+/// another name.
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn take_in<'a>(app: &App, rows: impl Iterator<Item = &'a VantageRow> + Clone) -> Result<(), StoreError> {
+pub async fn take_in<'a>(app: &App, rows: impl Iterator<Item = &'a VantageRow>) -> Result<(), StoreError> {
     let now = app.config.load_full();
-    let new: Vec<_> = missing(&now, rows.clone()).map(|row| row.name.clone()).collect();
-    if new.is_empty() {
+    let config = with(Config::clone(&now), rows);
+    if config.admitted == now.admitted {
         return Ok(());
     }
-    let config = Arc::new(with(Config::clone(&now), rows));
+    let config = Arc::new(config);
     let taker = reload::taker(app, How::Request);
     configured::put_in_force(&mut *app.pool.acquire().await?, &config, &taker).await?;
     // A reload in between has read the rows itself.
-    let before = app.config.compare_and_swap(&now, config);
+    let before = app.config.compare_and_swap(&now, Arc::clone(&config));
     if Arc::ptr_eq(&before, &now) {
-        for vantage in new {
+        for vantage in config.admitted.difference(&now.admitted) {
             tracing::info!(%vantage, "approved: taken in");
+        }
+        for vantage in now.admitted.difference(&config.admitted) {
+            tracing::info!(%vantage, "removed or renamed: let go");
         }
         app.hub.announce(News::Vantages);
     }
@@ -86,5 +92,15 @@ mod tests {
         assert!(vantage::is_listed(&mut connection, &new).await.unwrap());
         let listed = "branch-kazan".parse().unwrap();
         assert_eq!(config.topology.vantages[&listed], testing::example().topology.vantages[&listed]);
+        // Renamed, it is there once, under its name of now; removed, not at all; the file's own stay.
+        let renamed = "branch-2".parse().unwrap();
+        assert!(vantage::change::rename(&mut connection, row.id, &renamed).await.unwrap());
+        take_in(&app, vantage::all(&mut connection).await.unwrap().iter()).await.unwrap();
+        let config = app.config.load();
+        assert!(config.topology.vantages.contains_key(&renamed) && !config.topology.vantages.contains_key(&new));
+        vantage::change::remove(&mut connection, row.id).await.unwrap();
+        take_in(&app, vantage::all(&mut connection).await.unwrap().iter()).await.unwrap();
+        assert_eq!(*app.config.load_full(), testing::example());
+        assert!(!vantage::is_listed(&mut connection, &renamed).await.unwrap());
     }
 }

@@ -68,6 +68,7 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
         topology,
         listen,
         identity,
+        admitted: std::collections::BTreeSet::new(),
         retain,
         disk_max,
         labels,

@@ -6,7 +6,7 @@
 //! - [`builtin`]: the default and the example. [`show`]: what is in force; [`diff`]: what another one would change.
 //! - [`schema`]: the format for editors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -56,6 +56,8 @@ pub struct Config {
     pub retain: Retain,
     /// Most that the embedded database may use of the disk, in bytes.
     pub disk_max: u64,
+    /// Vantages that the file does not list and a person approved (`crate::admitted`).
+    pub admitted: BTreeSet<VantageName>,
     /// Labels of each vantage, for people and selectors.
     pub labels: BTreeMap<VantageName, BTreeMap<String, String>>,
     /// Drivers the coordinator itself uses.

@@ -136,7 +136,7 @@ pub(super) async fn rename(one: &Rename, global: &Global) -> Result<(), Failure>
     let new = parse(&one.new)?;
     let mut connection = connect(&one.database).await?;
     let mut begun = begin(&mut connection, &one.name, &one.reason).await?;
-    let (name, id) = (begun.name.clone(), begun.row.id);
+    let (name, id, listed) = (begun.name.clone(), begun.row.id, begun.row.admitted_at.is_none());
     if name == new {
         return Err(Failure::new(Exit::Usage, format!("{name} has this name already")));
     }
@@ -149,10 +149,13 @@ pub(super) async fn rename(one: &Rename, global: &Global) -> Result<(), Failure>
     if global.json {
         return print_json(&json!({ "schema": 1, "vantage": new, "before": name, "renamed": true }));
     }
-    print(&format!(
-        "renamed {name} to {new}. Write the new name under vantages: in the configuration and reload it; until then the\n\
-         agent waits and keeps what it measures. Its certificate names it anew at its next renewal.\n"
-    ))
+    let mut out = format!("renamed {name} to {new}; its certificate names it anew at its next renewal\n");
+    if listed {
+        out.push_str(
+            "Write the new name under vantages: in the configuration and reload it; until then the agent waits and keeps what it measures.\n",
+        );
+    }
+    print(&out)
 }
 
 pub(super) async fn replace(one: &Change, global: &Global) -> Result<(), Failure> {
@@ -173,7 +176,9 @@ pub(super) async fn remove(one: &Change, global: &Global) -> Result<(), Failure>
     let mut connection = connect(&one.database).await?;
     let mut begun = begin(&mut connection, &one.name, &one.reason).await?;
     let (name, id) = (begun.name.clone(), begun.row.id);
-    let listed = vantage::is_listed(&mut begun.transaction, &name).await.map_err(failed)?;
+    // One that was approved goes by itself.
+    let listed =
+        begun.row.admitted_at.is_none() && vantage::is_listed(&mut begun.transaction, &name).await.map_err(failed)?;
     let refused = change::remove(&mut begun.transaction, id).await.map_err(failed)?;
     begun.end("vantage_removed", (&one.who, &one.reason), json!({ "certificates": refused })).await?;
     if global.json {

@@ -203,6 +203,10 @@ fn as_text(row: &VantageRow, state: &str, detail: &Detail, now: Timestamp, zone:
         let state = match (one.revoked_at, days_left(one, now)) {
             (Some(at), _) => format!("revoked {}", zone.minute(at)),
             (None, days) if days < 0 => format!("ended {}", zone.minute(one.not_after)),
+            (None, ..2) => {
+                let hours = (one.not_after.0 - now.0).div_euclid(3_600_000);
+                format!("{hours} hours left, until {}", zone.minute(one.not_after))
+            }
             (None, days) => format!("{days} days left, until {}", zone.minute(one.not_after)),
         };
         let serial = one.serial.get(..16).unwrap_or(&one.serial);
