@@ -17,6 +17,7 @@ use crate::identity::bundle;
 use crate::identity::request::sha256;
 use crate::ingest::order;
 use crate::revocation;
+use crate::store;
 use crate::store::token::{self, NewToken};
 use crate::store::vantage::{self, change};
 
@@ -356,23 +357,25 @@ async fn a_task_is_signed_and_a_change_carries_its_own_epoch() {
     let joined = world.joined("de-fra", SECRET).await;
     let signer = joined.identity().trust.clone().unwrap().signers[0].clone();
     let mut agent = world.stream(&joined.folder(&world)).await.unwrap();
-    assert_eq!(agent.begin(&signer).await.0.epoch, 0);
+    let generation = store::order::generation(&mut world.app.pool.acquire().await.unwrap()).await.unwrap();
+    let under = |epoch| store::order::joined(generation, epoch);
+    assert_eq!(agent.begin(&signer).await.0.epoch, under(0));
     let (hub, name): (_, VantageName) = (&world.app.hub, "de-fra".parse().unwrap());
     let change = |epoch| {
         let change = LocalChange::Read { name: "example.com".parse().unwrap() };
         hub.change(&name, ChangeTask { plan_id: 1, epoch, change }, Duration::from_millis(1))
     };
     assert!(change(9).await.is_err());
-    assert_eq!(agent.order(&signer).await.epoch, 9);
+    assert_eq!(agent.order(&signer).await.epoch, under(9));
     let work =
         Work::Resolve { name: "example.com".parse().unwrap(), resolver: "live".parse().unwrap(), connect: false };
     hub.send_task(&name, Task { purpose: Purpose::Confirm, deadline: Duration::from_secs(1), work }, 9).unwrap();
     let order = agent.order(&signer).await;
     assert!(matches!(order.order, Some(Order::Task(_))));
-    assert_eq!(order.epoch, 9, "evidence is asked for as of the newest plan");
+    assert_eq!(order.epoch, under(9), "evidence is asked for as of the newest plan");
     // One of a coordinator that was overtaken says so, and the agent refuses it.
     assert!(change(8).await.is_err());
-    assert_eq!(agent.order(&signer).await.epoch, 8);
+    assert_eq!(agent.order(&signer).await.epoch, under(8));
 }
 
 #[tokio::test]
