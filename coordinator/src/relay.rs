@@ -3,11 +3,11 @@
 //!
 //! Everything goes through Postgres, which all of them share anyway: a row says what is wanted, a
 //! notice wakes the one it is for. Notices are lost while the listener's connection is being made
-//! anew (B88), so everything is read again after each opening, and every [`RELOAD_EVERY`] besides.
+//! anew (B88), so everything is read again after each opening, and every `RELOAD_EVERY` besides.
 //!
-//! - [`keeper`]: which coordinator runs, and which streams are held here.
-//! - [`outbox`]: tasks, changes and news on their way out.
-//! - [`inbox`]: what comes in from the others. A task or change of an epoch older than the lease's is
+//! - `keeper`: which coordinator runs, and which streams are held here.
+//! - `outbox`: tasks, changes and news on their way out.
+//! - `inbox`: what comes in from the others. A task or change of an epoch older than the lease's is
 //!   refused here too, after the database refused to take it in.
 
 use std::sync::Arc;
