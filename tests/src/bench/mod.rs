@@ -2,7 +2,7 @@
 //!
 //! `./x bench query` asks a long log for five minutes ([`query`], P10).
 //! `./x bench agent` prints the figures of docs/bench.md, one a line: [`memory`] (P1, P2), [`cost`] (P3), [`size`] (P4),
-//! [`starts`] (P5). Each starts the shipped binary as a process ([`agent`]) with a [`coordinator`] that speaks the real
+//! [`starts`] (P5). Each starts the shipped binary as a process ([`agent`]) with a [`mod@coordinator`] that speaks the real
 //! protocol, over the same [`targets`] that the [`peers`] are driven against, all in a network of its own ([`ground`]). [`proc`] reads
 //! what the kernel says.
 //!
