@@ -100,7 +100,9 @@ async fn ready(State(app): State<Arc<App>>) -> (StatusCode, String) {
             ),
             None => match app.room.level() {
                 Level::Enough => (StatusCode::OK, "ready\n".to_owned()),
-                level => (StatusCode::OK, format!("ready, but room for the embedded database is {level}\n")),
+                level @ (Level::Short | Level::Full | Level::Over) => {
+                    (StatusCode::OK, format!("ready, but room for the embedded database is {level}\n"))
+                }
             },
         },
         Err(error @ (StoreError::Database(_) | StoreError::Content { .. } | StoreError::StaleEpoch { .. })) => {
