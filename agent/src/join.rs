@@ -126,9 +126,11 @@ pub async fn run(options: &Join) -> Result<Done, Failure> {
     let joined = joining.now().await?;
     let mut identity = Identity::new(path);
     let held = identity.credentials().map_err(|error| unwritable(&error.to_string()))?;
-    if let Some(owner) = owner {
-        owner.give(&options.state, joining.folder.path()).map_err(|error| unwritable(&error.to_string()))?;
-    }
+    let give = || match owner {
+        Some(owner) => owner.give(&options.state, joining.folder.path()),
+        None => Ok(()),
+    };
+    give().map_err(|error| unwritable(&error.to_string()))?;
     let site = doctor::site(&local, dialer(options)).map_err(|error| configured(&error.to_string()))?;
     let mut checks = vec![clock(&joined), coordinator(&joined, &joining.token)];
     checks.extend(doctor::surroundings(&site).await);
@@ -140,6 +142,8 @@ pub async fn run(options: &Join) -> Result<Done, Failure> {
     let runs = service::runs(&started);
     checks.push(started);
     let first = first::look(&site, options, (&held, &mut joining.connector, &joined.coordinator), runs).await;
+    // The assignment came meanwhile.
+    give().map_err(|error| unwritable(&error.to_string()))?;
     Ok(Done::Joined { vantage: joined.enrolled.vantage, checks, first })
 }
 
