@@ -20,7 +20,8 @@
 //!
 //! Absent on purpose: judgement. The agent classifies what the operating system and the protocols
 //! said into one named outcome and stops there; whether a place or the world is broken is decided
-//! where several places can be compared. Types of the wire stop at [`uplink`] and [`assignment`].
+//! where several places can be compared. Types of the wire stop at [`uplink`], [`assignment`],
+//! [`identity`] and [`join`].
 
 pub mod agent;
 pub mod assignment;

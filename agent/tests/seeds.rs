@@ -6,9 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use parallax_agent::assignment::Assignment;
+use parallax_agent::identity::trusted::Trusted;
 use parallax_agent::probe::doh::{json, retry};
 use parallax_agent::probe::message::Question;
 use parallax_agent::spool::segment;
+use parallax_agent::uplink::orders;
 use parallax_decide::observation::Family;
 use parallax_proto::v1;
 use prost::Message as _;
@@ -81,5 +83,28 @@ fn assignments() {
     for (path, seed) in seeds("assignment") {
         let wire = v1::Assignment::decode(seed.as_slice()).unwrap();
         assert!(Assignment::try_from(&wire).is_ok(), "{} must be a good one", path.display());
+    }
+}
+
+#[test]
+fn orders_and_whom_to_trust() {
+    fn read(bytes: &[u8]) {
+        let Ok(wire) = v1::Order::decode(bytes) else { return };
+        match wire.order {
+            Some(v1::order::Order::Assignment(wire)) => drop(Assignment::try_from(&wire)),
+            Some(v1::order::Order::Task(wire)) => drop(orders::task(wire)),
+            Some(v1::order::Order::Trust(wire)) => drop(Trusted::try_from(&wire)),
+            None => {}
+        }
+    }
+    spoil("order", read);
+    for (path, seed) in seeds("order") {
+        let wire = v1::Order::decode(seed.as_slice()).unwrap();
+        let good = match wire.order.unwrap() {
+            v1::order::Order::Assignment(wire) => Assignment::try_from(&wire).is_ok(),
+            v1::order::Order::Task(wire) => orders::task(wire).is_ok(),
+            v1::order::Order::Trust(wire) => Trusted::try_from(&wire).is_ok(),
+        };
+        assert!(good, "{} must be a good one", path.display());
     }
 }
