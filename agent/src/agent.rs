@@ -148,8 +148,8 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     let status = Status::new(recorder.clone());
     let (showing, state) = (status.clone(), options.state.clone());
     loops.spawn(async move { standing::keep(&state, showing).await });
-    // The loop of tasks must outlive the uplink: when both end, the uplink's reason is the one to tell.
-    let _tasks_stay_open = send_tasks.clone();
+    // The loops must outlive the uplink: when both end, the uplink's reason is the one to tell.
+    let (_tasks_stay_open, _assignments_stay_open) = (send_tasks.clone(), Arc::clone(&kept));
     let uplink = Uplink {
         coordinators: options.coordinator.clone(),
         connector: Connector::new(proxy, Known::open(&options.state), recorder.clock().clone()),

@@ -17,6 +17,18 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const BMP_STRING: u8 = 0x1e;
 
+const BOOLEAN: u8 = 0x01;
+const OCTET_STRING: u8 = 0x04;
+/// `[3]` of a certificate's body, and `[6]` of a general name (RFC 5280, 4.1 and 4.2.1.6).
+const EXTENSIONS: u8 = 0xa3;
+const URI: u8 = 0x86;
+
+/// Object identifier 2.5.29.17: subject alternative name.
+const ALTERNATIVE_NAME: [u8; 3] = [0x55, 0x1d, 0x11];
+
+/// Start of the URI that names a vantage in its certificate.
+const VANTAGE_URI: &str = "parallax://vantage/";
+
 /// Object identifiers 2.5.4.3 and 2.5.4.10: common name, organisation.
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 const ORGANISATION: [u8; 3] = [0x55, 0x04, 0x0a];
@@ -55,6 +67,40 @@ impl Certificate {
         let mut validity = Der(tbs.take(SEQUENCE)?);
         let validity = Validity { not_before_s: validity.time()?, not_after_s: validity.time()? };
         Some(Self { issuer, subject: shown(tbs.take(SEQUENCE)?), validity })
+    }
+}
+
+/// The vantage that a certificate of an agent is for: by its one URI of that kind (RFC 5280, 4.2.1.6), else
+/// by its common name; `None` when it is no certificate, or names several.
+#[must_use]
+pub fn vantage(der: &[u8]) -> Option<String> {
+    let read = Certificate::read(der)?;
+    let mut tbs = Der(Der(Der(der).take(SEQUENCE)?).take(SEQUENCE)?);
+    let mut names = Vec::new();
+    while let Some((tag, contents)) = tbs.next() {
+        if tag != EXTENSIONS {
+            continue;
+        }
+        let mut extensions = Der(Der(contents).take(SEQUENCE)?);
+        while let Some(extension) = extensions.take(SEQUENCE) {
+            let mut extension = Der(extension);
+            if extension.take(OBJECT)? != ALTERNATIVE_NAME {
+                continue;
+            }
+            if extension.peek() == Some(BOOLEAN) {
+                extension.next()?;
+            }
+            let mut alternatives = Der(Der(extension.take(OCTET_STRING)?).take(SEQUENCE)?);
+            while let Some((tag, name)) = alternatives.next() {
+                let name = std::str::from_utf8(name).ok().filter(|_| tag == URI);
+                names.extend(name.and_then(|name| name.strip_prefix(VANTAGE_URI)).map(harmless));
+            }
+        }
+    }
+    match names.len() {
+        0 => Some(read.subject),
+        1 => names.pop(),
+        _ => None,
     }
 }
 
@@ -202,6 +248,22 @@ mod tests {
     }
 
     #[test]
+    fn a_vantage_is_named_by_its_uri_and_only_else_by_the_common_name() {
+        let named = |uris: &[&str]| {
+            let mut params = CertificateParams::new(["x.example".to_owned()]).unwrap();
+            params.distinguished_name.push(DnType::CommonName, "host-17");
+            params.is_ca = rcgen::IsCa::ExplicitNoCa;
+            let uris = uris.iter().map(|uri| rcgen::SanType::URI((*uri).try_into().unwrap()));
+            params.subject_alt_names.extend(uris);
+            vantage(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
+        };
+        assert_eq!(named(&[]).as_deref(), Some("host-17"));
+        assert_eq!(named(&["https://example.com", "parallax://vantage/branch-kazan"]).as_deref(), Some("branch-kazan"));
+        assert_eq!(named(&["parallax://vantage/a", "parallax://vantage/b"]), None);
+        assert_eq!(vantage(&[0x30, 0]), None);
+    }
+
+    #[test]
     fn a_public_key_is_found() {
         use rcgen::PublicKeyData as _;
         let key = KeyPair::generate().unwrap();
@@ -222,13 +284,13 @@ mod tests {
     fn a_cut_or_changed_certificate_is_read_or_not_but_never_breaks() {
         let whole = der(&[(DnType::CommonName, "Inspector")]);
         for end in 0..whole.len() {
-            let _ = (Certificate::read(&whole[..end]), public_key(&whole[..end]));
+            let _ = (Certificate::read(&whole[..end]), public_key(&whole[..end]), vantage(&whole[..end]));
         }
         for at in 0..whole.len() {
             for value in [0, 0x7f, 0x80, 0x84, 0xff] {
                 let mut changed = whole.clone();
                 changed[at] = value;
-                let _ = (Certificate::read(&changed), public_key(&changed));
+                let _ = (Certificate::read(&changed), public_key(&changed), vantage(&changed));
             }
         }
     }

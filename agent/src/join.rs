@@ -123,14 +123,16 @@ pub async fn run(options: &Join) -> Result<Done, Failure> {
     let connector = Connector::new(proxy, Known::open(&options.state), ClockOffset::default());
     let coordinators = options.coordinator.clone();
     let mut joining = Joining { token, folder, coordinators, connector, timing: Timing::default() };
-    let joined = joining.now().await?;
-    let mut identity = Identity::new(path);
-    let held = identity.credentials().map_err(|error| unwritable(&error.to_string()))?;
+    let joined = joining.now().await;
+    // Also the key that waits for the next try.
     let give = || match owner {
-        Some(owner) => owner.give(&options.state, joining.folder.path()),
+        Some(owner) => owner.give(&options.state, &path),
         None => Ok(()),
     };
-    give().map_err(|error| unwritable(&error.to_string()))?;
+    let given = give();
+    let joined = joined?;
+    given.map_err(|error| unwritable(&error.to_string()))?;
+    let held = Identity::new(path.clone()).credentials().map_err(|error| unwritable(&error.to_string()))?;
     let site = doctor::site(&local, dialer(options)).map_err(|error| configured(&error.to_string()))?;
     let mut checks = vec![clock(&joined), coordinator(&joined, &joining.token)];
     checks.extend(doctor::surroundings(&site).await);

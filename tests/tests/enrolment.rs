@@ -99,14 +99,13 @@ impl Drop for Running {
 /// A coordinator, and places for agents.
 struct Place {
     root: RunDir,
-    port: u16,
 }
 
 impl Place {
     fn new() -> Self {
         let root = RunDir::create().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let place = Self { root, port };
+        let place = Self { root };
         let configuration = format!(
             "version: 1\nlisten: {{ web: \"unix:{}\", grpc: \"127.0.0.1:{port}\" }}\nvantages:\n  - {{ name: branch-kazan }}\n  - {{ name: wan-gw }}\nresolvers:\n  - {{ name: live, kind: system, role: live }}\ncanaries:\n  - {{ name: example.com, port: 443, tls: true }}\ncontrols:\n  - {{ name: one, address: \"1.1.1.1\", port: 443, server_name: one.one.one.one }}\n",
             place.at("web.sock").display()

@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::CertificateDer;
 
-use crate::certificate::Certificate;
+use crate::certificate;
 use crate::clock::CertificateTime;
 
 /// Whether one of these authorities vouches for this chain (our own certificate first), for this vantage;
@@ -29,10 +29,10 @@ pub fn vouched(chain: &[Vec<u8>], authorities: &[CertificateDer<'static>], vanta
     let verifier = verifier.map_err(|error| error.to_string())?;
     let now = rustls::time_provider::TimeProvider::current_time(&CertificateTime).ok_or("the clock cannot be read")?;
     verifier.verify_client_cert(&own, &above, now).map_err(|error| error.to_string())?;
-    let subject = Certificate::read(&own).ok_or("it cannot be read")?.subject;
-    match vantage.is_empty() || subject == vantage {
+    let named = certificate::vantage(&own).ok_or("it names no vantage, or several")?;
+    match vantage.is_empty() || named == vantage {
         true => Ok(()),
-        false => Err(format!("it is for {subject} and not for {vantage}")),
+        false => Err(format!("it is for {named} and not for {vantage}")),
     }
 }
 

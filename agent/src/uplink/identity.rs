@@ -13,7 +13,7 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 
 pub use super::credentials::Credentials;
-use crate::certificate::Certificate;
+use crate::certificate::{self, Certificate};
 use crate::clock::now;
 use crate::identity::folder::{CA, CERTIFICATE, COORDINATORS, FILE_BYTES_MAX, Folder, KEY, SIGNERS};
 use crate::identity::{signers, trusted};
@@ -134,6 +134,7 @@ impl Identity {
         let chain = certificates(certificate).map_err(|why| self.bad(CERTIFICATE, why))?;
         let own = chain.first().and_then(|own| Certificate::read(own));
         let own = own.ok_or_else(|| self.bad(CERTIFICATE, "its first certificate cannot be read"))?;
+        let vantage = chain.first().and_then(|own| certificate::vantage(own)).unwrap_or_default();
         let key =
             PrivateKeyDer::from_pem_slice(key).map_err(|_| self.bad(KEY, "it holds no private key in PEM form"))?;
         let judge = Arc::new(Judge::new(roots).map_err(|error| self.bad(CA, error))?);
@@ -150,7 +151,7 @@ impl Identity {
             authorities,
             roots: trusted,
             judge,
-            vantage: own.subject,
+            vantage,
             signers: signers::from_text(signers).map_err(|why| self.bad(SIGNERS, why))?,
             coordinators: trusted::coordinators(coordinators).map_err(|why| self.bad(COORDINATORS, why))?,
         })

@@ -55,6 +55,9 @@ pub(super) struct Stream<'a> {
     heard_at: Instant,
     /// Whether the coordinator speaks protocol 2, as its messages show.
     two: bool,
+    /// Whom the coordinator takes us for: orders on this stream are signed for the name in the certificate
+    /// it was opened with, also when a new one has another.
+    vantage: String,
 }
 
 impl<'a> Stream<'a> {
@@ -65,6 +68,7 @@ impl<'a> Stream<'a> {
     ) -> Self {
         let (now, timing) = (now(), uplink.timing);
         uplink.recorder.spool().rewind();
+        let vantage = credentials.vantage.clone();
         Self {
             uplink,
             send,
@@ -77,6 +81,7 @@ impl<'a> Stream<'a> {
             greeted_at: now,
             heard_at: now,
             two: false,
+            vantage,
         }
     }
 

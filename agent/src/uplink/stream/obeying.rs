@@ -18,6 +18,8 @@ pub struct Disobeyed {
     counts: BTreeMap<&'static str, u64>,
     /// Whether it was said that nobody's signature is known here.
     anybody: bool,
+    /// Whether it was said that whom to trust cannot be kept.
+    unkept: bool,
 }
 
 impl Uplink {
@@ -68,11 +70,11 @@ impl Stream<'_> {
 
     /// An order, as it came.
     pub(super) fn signed(&mut self, signed: v1::Signed) {
-        self.two = true;
+        self.speaks_two();
         if self.credentials.signers.is_empty() && !self.admits_unsigned("an order") {
             return;
         }
-        let opened = signers::open(&signed, &self.credentials.signers, &self.credentials.vantage);
+        let opened = signers::open(&signed, &self.credentials.signers, &self.vantage);
         let admitted = opened.and_then(|order| match self.uplink.epoch.admits(order.epoch) {
             true => Ok(order),
             false => Err(NotObeyed::Epoch),
@@ -94,7 +96,7 @@ impl Stream<'_> {
     /// Whom to trust, as anybody with the coordinator's certificate may say it: believed only while no
     /// signer is known.
     pub(super) fn unsigned_trust(&mut self, trust: &v1::Trust) {
-        self.two = true;
+        self.speaks_two();
         if self.credentials.signers.is_empty() {
             self.trust(trust);
         } else if !self.holds(trust) {
@@ -119,6 +121,13 @@ impl Stream<'_> {
                 return;
             }
         };
+        let held = &self.credentials;
+        let same = (trusted.authorities.is_empty() || trusted.authorities == held.roots)
+            && (trusted.signers.is_empty() || trusted.signers == held.signers)
+            && (trusted.coordinators.is_empty() || trusted.coordinators == held.coordinators);
+        if same {
+            return;
+        }
         match self.uplink.identity.folder().trust(&trusted) {
             Ok(false) => {}
             Ok(true) => {
@@ -130,9 +139,14 @@ impl Stream<'_> {
                 );
                 self.look_again();
             }
-            Err(error) => {
-                tracing::warn!(%error, "whom to trust is not kept; it is asked for again with the next connection")
+            Err(error) if !self.uplink.disobeyed.unkept => {
+                self.uplink.disobeyed.unkept = true;
+                tracing::warn!(
+                    reason = "trust_not_kept", %error,
+                    "whom to trust has changed and is not kept; the old lists stay in force until the folder can be written"
+                );
             }
+            Err(_) => {}
         }
     }
 

@@ -9,6 +9,14 @@ use crate::clock::{self, now};
 use crate::identity::vouched::vouched;
 
 impl Stream<'_> {
+    /// The coordinator has shown that it knows the question: perhaps it is overdue.
+    pub(super) fn speaks_two(&mut self) {
+        if !self.two {
+            self.two = true;
+            self.renew();
+        }
+    }
+
     /// Asks for the next certificate when it is time.
     pub(super) fn renew(&mut self) {
         // An older coordinator does not know the question.
@@ -41,14 +49,15 @@ impl Stream<'_> {
 
     /// The answer.
     pub(super) fn renewed(&mut self, renewed: v1::Renewed) {
-        self.two = true;
+        self.speaks_two();
         let Some(key) = self.uplink.renewal.answered() else {
             tracing::warn!("the coordinator sent a certificate that was not asked for; it is left out");
             return;
         };
         let why = match renewed.answer {
             Some(renewed::Answer::Identity(identity)) => {
-                let taken = vouched(&identity.certificates, &self.credentials.roots, &self.credentials.vantage)
+                // A vantage can have been renamed: any name will do that our authority vouches for, with our key.
+                let taken = vouched(&identity.certificates, &self.credentials.roots, "")
                     .map_err(|why| format!("what it sent is no certificate of ours: {why}"))
                     .and_then(|()| {
                         let put = self.uplink.identity.folder().put(&key, &identity.certificates);
@@ -58,6 +67,10 @@ impl Stream<'_> {
                     Ok(certificate) => {
                         self.look_again();
                         tracing::info!(holds = %certificate.validity, "the certificate was renewed");
+                        if self.credentials.vantage != self.vantage {
+                            tracing::info!(before = %self.vantage, now = %self.credentials.vantage, "this vantage was renamed");
+                            self.renew_at = Some(now());
+                        }
                         if let Some(trust) = &identity.trust {
                             self.unsigned_trust(trust);
                         }
