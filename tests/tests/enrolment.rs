@@ -238,8 +238,18 @@ fn b67_b70_from_a_token_to_the_end_of_an_identity() {
     assert_eq!(place.key("kazan"), second_key);
 
     // Cut off for good, and no loop.
-    place.operate(&["vantage", "revoke", "branch-kazan"]);
+    place.operate(&["vantage", "revoke", "branch-kazan", "--reason", "stolen"]);
     assert_eq!(agent.ended(), Some(4), "{}", agent.log());
+
+    // Replaced, it is back under its name on another machine; the old one stays out.
+    place.operate(&["vantage", "replace", "branch-kazan", "--reason", "a new machine"]);
+    let joined = place.join("kazan-2", &place.token("branch-kazan"));
+    assert_eq!(joined.status.code(), Some(0), "{joined:?}");
+    let mut new = place.run("kazan-2", None);
+    new.says("connected to the coordinator");
+    assert_eq!(place.run("kazan", None).ended(), Some(4));
+    assert!(new.child.try_wait().unwrap().is_none(), "{}", new.log());
+    drop(new);
 
     // Another one enters by its environment alone, as in a container, and forgets who it was.
     let mut agent = place.run("hq", Some(&place.token("wan-gw")));
