@@ -52,6 +52,9 @@ pub struct Serve {
     /// Do not bring the schema of an external database up to date; fail if it is not.
     #[arg(long)]
     pub no_migrate: bool,
+    /// Accept agents and store, and leave deciding to the other coordinators of this database.
+    #[arg(long)]
+    pub accept_only: bool,
 }
 
 /// Runs the coordinator.
@@ -147,7 +150,10 @@ async fn with_database(
         }
     });
     let looks = tokio::spawn(installation::run(Arc::clone(&app), shutdown.clone()));
-    let tasks = tokio::spawn(tasks::run(Arc::clone(&app), shutdown.clone()));
+    let tasks = match serve.accept_only {
+        true => tokio::spawn(async {}),
+        false => tokio::spawn(tasks::run(Arc::clone(&app), shutdown.clone())),
+    };
     let ends = |result: anyhow::Result<()>| {
         // One server that fails ends the other: half a coordinator would look alive.
         shutdown.cancel();

@@ -17,7 +17,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
-use super::handshakes::Handshakes;
+use super::handshakes::{Arriving, Handshakes};
 use super::tls;
 use crate::identity::keeper::Keeper;
 use crate::store::certificate::Presented;
@@ -30,16 +30,21 @@ const STRANGERS_MAX: usize = 256;
 
 /// Life of a connection without a certificate.
 const STRANGER_LIFE: Duration = Duration::from_secs(30);
+/// Longest time for which a connection that has not greeted keeps a place: an agent gives up after as long.
+const GREETING_MAX: Duration = Duration::from_secs(10);
+
 /// Between two lines of the log about connections that were closed.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Who is at the other end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Peer {
     /// What its certificate says; none: it came without and may only enrol.
     pub certificate: Option<Presented>,
     /// Where it connects from.
     pub remote: SocketAddr,
+    /// Its way in, until its stream has greeted; none without a certificate.
+    pub arriving: Option<Arriving>,
 }
 
 /// A connection after its handshake.
@@ -90,11 +95,18 @@ pub async fn run(
                 connection = handshake(&tls, stream, remote, strangers) => connection,
                 () = leave.overdue() => Err("no TLS handshake in time".to_owned()),
             };
-            // The place is free now: what follows waits for the server's task.
-            drop(leave);
             match connection {
-                Ok(connection) => {
+                Ok(mut connection) if connection.peer.certificate.is_some() => {
+                    let arriving = Arriving::new(leave);
+                    connection.peer.arriving = Some(arriving.clone());
                     // An error means that the server has ended; the connection ends with it.
+                    let _ = sender.send(Ok(connection)).await;
+                    tokio::time::sleep(GREETING_MAX).await;
+                    arriving.settled();
+                }
+                Ok(connection) => {
+                    // Those have a limit of their own.
+                    drop(leave);
                     let _ = sender.send(Ok(connection)).await;
                 }
                 Err(error) => tracing::info!(%remote, error, "refused a connection"),
@@ -115,10 +127,18 @@ async fn handshake(
     let Some(certificate) = connection.peer_certificates().and_then(|chain| chain.first()) else {
         let place = strangers.try_acquire_owned().map_err(|_| "too many agents without a certificate at once")?;
         let stranger = Some((Box::pin(tokio::time::sleep(STRANGER_LIFE)), place));
-        return Ok(Connection { peer: Peer { certificate: None, remote }, stream, stranger });
+        return Ok(Connection { peer: Peer { certificate: None, remote, arriving: None }, stream, stranger });
     };
     let presented = tls::presented(certificate).map_err(|why| format!("client certificate: {why}"))?;
-    Ok(Connection { peer: Peer { certificate: Some(presented), remote }, stream, stranger: None })
+    Ok(Connection { peer: Peer { certificate: Some(presented), remote, arriving: None }, stream, stranger: None })
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(arriving) = &self.peer.arriving {
+            arriving.settled();
+        }
+    }
 }
 
 impl Connected for Connection {

@@ -4,7 +4,7 @@
 //! - Accepted connections wait here, not in the kernel's queue: that refuses what it cannot hold.
 //! - The newest goes first. Whoever has waited long is about to give up, and would be served for nothing; it is closed,
 //!   comes back after its own jitter, and finds a shorter queue.
-//! - So many handshakes at once, so many a second, and so many from one source. One that stalls ends at its deadline, and
+//! - So many handshakes and greetings at once, so many a second, and so many from one source. One that stalls ends at its deadline, and
 //!   sooner when others need its place.
 
 use std::collections::{HashMap, VecDeque};
@@ -16,7 +16,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::monotonic;
 
-/// Handshakes at the same time.
+/// Connections between their first byte and the end of their greeting.
 const HANDSHAKES_MAX: usize = 256;
 
 /// Handshakes begun in a second, on average: half a processor's work. Ten thousand agents are through in ten seconds.
@@ -57,7 +57,7 @@ struct Waiting<T> {
     source: FromOne,
 }
 
-/// Leave to shake hands; given back when dropped.
+/// Leave to shake hands and to greet; given back when dropped.
 pub(super) struct Leave {
     _place: OwnedSemaphorePermit,
     _source: FromOne,
@@ -72,6 +72,28 @@ impl Leave {
             () = self.needed.notified() => {}
             () = tokio::time::sleep(HANDSHAKE_MAX.saturating_sub(STALLED_AFTER)) => {}
         }
+    }
+}
+
+/// A connection on its way from the handshake to its greeting: its place is kept until then, so that no more are let in than
+/// the database can greet. Clones are the same one.
+#[derive(Clone)]
+pub struct Arriving(Arc<Mutex<Option<Leave>>>);
+
+impl std::fmt::Debug for Arriving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Arriving")
+    }
+}
+
+impl Arriving {
+    pub(super) fn new(leave: Leave) -> Self {
+        Self(Arc::new(Mutex::new(Some(leave))))
+    }
+
+    /// It has arrived, or never will: another may come in.
+    pub fn settled(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Takes the agents' streams. The types of the wire stop here.
 //!
-//! - `handshakes`: which connections may begin theirs, and when.
+//! - [`handshakes`]: which connections may begin theirs, and when.
 //! - [`accept`]: TCP, mutual TLS. [`tls`]: what a client certificate says.
 //! - [`enrolment`]: how an agent gets a certificate, at a bounded [`pace`]. [`admission`]: which one may report;
 //!   [`standing`]: which do.
@@ -39,7 +39,7 @@ pub mod convert;
 pub mod enrolment;
 #[cfg(test)]
 mod full_disk;
-mod handshakes;
+pub mod handshakes;
 pub mod in_hand;
 pub mod order;
 pub mod pace;

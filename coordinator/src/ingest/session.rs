@@ -41,6 +41,7 @@ use super::accept::Peer;
 use super::admission::{admit, certificate, refusal, unavailable};
 use super::committer::{Committer, Ending};
 use super::enrolment::{self, For};
+use super::handshakes::Arriving;
 use super::in_hand::{Full, InHand, Share};
 use super::order::{self, Orders};
 use super::standing::{Cut, Stream};
@@ -64,7 +65,7 @@ const HELLO_WITHIN: Duration = Duration::from_secs(10);
 
 /// Streams that ask the database about their greeting at the same time: a fleet that comes back must leave connections of
 /// the pool to everybody else.
-pub const GREETINGS_MAX: usize = 4;
+pub const GREETINGS_MAX: usize = 6;
 
 /// An agent that takes nothing for this long is gone.
 const SEND_WITHIN: Duration = Duration::from_secs(30);
@@ -129,6 +130,7 @@ impl v1::probe_server::Probe for Service {
             orders: Orders::new(presented.name.clone()),
             presented: presented.clone(),
             remote: peer.remote,
+            arriving: peer.arriving.clone(),
             speaks: AtomicU32::new(0),
             generation: AtomicU32::new(0),
             renewing: Arc::default(),
@@ -201,6 +203,7 @@ struct Session {
     id: VantageId,
     presented: Presented,
     remote: SocketAddr,
+    arriving: Option<Arriving>,
     orders: Orders,
     /// Version of the protocol that both know; 0 before the greeting.
     speaks: AtomicU32,
@@ -246,6 +249,9 @@ impl Session {
         .await?;
         tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");
         Box::pin(self.send_assignment()).await?;
+        if let Some(arriving) = &self.arriving {
+            arriving.settled();
+        }
         if self.speaks.load(Ordering::Relaxed) >= SIGNED_SINCE {
             // For an agent that holds no signer's key yet.
             self.send(ToAgent::Trust(order::trust(&self.keeper.held()))).await?;

@@ -50,6 +50,8 @@ const CEILING_ROWS: usize = 200_000;
 pub struct Size {
     /// Streams.
     pub agents: u32,
+    /// Deciding is left to another coordinator.
+    pub accept_only: bool,
     /// Rows a second of P7.
     pub rate: u32,
     /// How long at that rate.
@@ -63,7 +65,7 @@ pub struct Size {
 /// # Errors
 /// Something does not start, or a row is lost.
 pub async fn figures(binary: &Path, directory: &Path, size: Size) -> Result<Vec<Figure>> {
-    let mut installation = Installation::start(binary, directory, size.agents).await?;
+    let mut installation = Installation::start(binary, directory, size.agents, size.accept_only).await?;
     let fleet = Fleet::start(&installation.identities()?, installation.address, size.agents, Duration::from_secs(2))?;
     let agents = u64::from(size.agents);
     fleet.until("every stream open", WAIT_MAX, |tally| Tally::read(&tally.live) == agents).await?;

@@ -134,6 +134,9 @@ pub struct FleetOptions {
     /// How long they work before memory is told.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
+    /// The coordinator accepts and stores alone; another one would decide.
+    #[arg(long)]
+    pub accept_only: bool,
     /// The coordinator's binary; without it the one beside this program.
     #[arg(long, value_name = "FILE")]
     pub coordinator: Option<PathBuf>,
@@ -157,6 +160,9 @@ pub struct IngestOptions {
     /// Five minutes of them, as the goal has it.
     #[arg(long, conflicts_with = "seconds")]
     pub full: bool,
+    /// The coordinator accepts and stores alone; another one would decide.
+    #[arg(long)]
+    pub accept_only: bool,
     /// The coordinator's binary; without it the one beside this program.
     #[arg(long, value_name = "FILE")]
     pub coordinator: Option<PathBuf>,
@@ -186,13 +192,18 @@ pub async fn run(what: What, directory: &Path) -> Result<()> {
             Ok(())
         }
         What::Fleet(options) => {
-            let size = streams::Size { agents: options.agents, work: Duration::from_secs(options.seconds) };
+            let size = streams::Size {
+                agents: options.agents,
+                accept_only: options.accept_only,
+                work: Duration::from_secs(options.seconds),
+            };
             sitting(options.json, streams::figures(&coordinator(options.coordinator.as_ref())?, directory, size)).await
         }
         What::Ingest(options) => {
             let seconds = if options.full { FULL_S } else { options.seconds };
             let size = ingest::Size {
                 agents: options.agents,
+                accept_only: options.accept_only,
                 rate: options.rate,
                 sustained: Duration::from_secs(seconds),
                 short: SHORT.min(Duration::from_secs(seconds)),

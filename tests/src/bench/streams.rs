@@ -39,6 +39,8 @@ const NORMAL: Pace = Pace::Rounds { routine: 4, urgent: 1, every: Duration::from
 pub struct Size {
     /// Streams.
     pub agents: u32,
+    /// Deciding is left to another coordinator.
+    pub accept_only: bool,
     /// At the normal pace.
     pub work: Duration,
 }
@@ -48,7 +50,7 @@ pub struct Size {
 /// # Errors
 /// Something does not start, streams are not taken, or a row is lost.
 pub async fn figures(binary: &Path, directory: &Path, size: Size) -> Result<Vec<Figure>> {
-    let mut installation = Installation::start(binary, directory, size.agents).await?;
+    let mut installation = Installation::start(binary, directory, size.agents, size.accept_only).await?;
     let agents = u64::from(size.agents);
     let before = proc::memory(installation.pid()?)?;
     let spread = Duration::from_millis((agents * 2).max(500));
@@ -81,7 +83,13 @@ pub async fn figures(binary: &Path, directory: &Path, size: Size) -> Result<Vec<
             start.elapsed().as_secs()
         )),
     ];
-    figures.extend(comes_back(installation, fleet, agents).await?);
+    match comes_back(installation, fleet, agents).await {
+        Ok(more) => figures.extend(more),
+        Err(error) => {
+            figures
+                .push(Figure::new("P15.back", "s", None, Some(BACK_GOAL_S)).note(&format!("not measured: {error:#}")));
+        }
+    }
     Ok(figures)
 }
 
