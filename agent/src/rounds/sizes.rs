@@ -32,9 +32,9 @@ const HELD_BYTES_MAX: usize = 2560;
 /// share a hung HTTP/2 connection; and of a check that has such a connection to itself (docs/bench.md says
 /// what of it is the libraries').
 const IN_UDP_BYTES_MAX: usize = 4 << 10;
-const IN_TLS_BYTES_MAX: usize = 8 << 10;
-const IN_HTTP2_BYTES_MAX: usize = 9 << 10;
-const IN_HTTP2_ALONE_BYTES_MAX: usize = 38 << 10;
+const IN_TLS_BYTES_MAX: usize = 10 << 10;
+const IN_HTTP2_BYTES_MAX: usize = 11 << 10;
+const IN_HTTP2_ALONE_BYTES_MAX: usize = 40 << 10;
 
 /// So many hang at once.
 const HUNG: usize = 200;

@@ -253,8 +253,9 @@ impl Session {
             arriving.settled();
         }
         if self.speaks.load(Ordering::Relaxed) >= SIGNED_SINCE {
-            // For an agent that holds no signer's key yet.
-            self.send(ToAgent::Trust(order::trust(&self.keeper.held()))).await?;
+            // For an agent that holds no signer's key yet, and no more than that: what is signed follows.
+            let signers = order::trust(&self.keeper.held()).signers;
+            self.send(ToAgent::Trust(v1::Trust { signers, ..v1::Trust::default() })).await?;
         }
         Box::pin(self.send_trust()).await?;
         let mut under_way: Option<UnderWay> = None;
