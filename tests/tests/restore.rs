@@ -18,6 +18,7 @@ use parallax_tests::lab::coordinators::Setting;
 use parallax_tests::lab::fleet::Fleet;
 use parallax_tests::lab::layout::Kind;
 use parallax_tests::lab::look::{LookOptions, Seen};
+use parallax_tests::lab::run_dir::RunDir;
 use parallax_tests::lab::world::World;
 use parallax_tests::lab::{process, programs};
 
@@ -68,8 +69,7 @@ async fn nothing_is_written(stage: &mut Stage<'_>, record: Ipv4Addr) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b95_d_after_a_restore_and_with_a_database_made_anew_nothing_is_written_until_a_person_thaws() {
-    let folder = tempfile::Builder::new().prefix("parallax-restore-").tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let folder = RunDir::create().unwrap();
     let world = World::start(Kind::Loopback, folder.path()).await.unwrap();
     let mut fleet = Fleet::start(&world, Setting::One, |_, _| {}).await.unwrap();
     let mut stage = Stage::new(world, &mut fleet, Timeline::start(true), Vec::new(), now()).await.unwrap();

@@ -15,7 +15,7 @@ use super::database::{Database, Gate};
 use super::patroni::Patroni;
 use super::process::{self, Process};
 use super::programs;
-use super::run_dir::{private, write_private};
+use super::run_dir::{passable, private, write_private};
 use super::servers::Ground;
 
 /// initdb, migrations and the first start, on a busy two-core machine.
@@ -88,7 +88,7 @@ impl Coordinators {
         let parallax = programs::ours("parallax")?;
         for number in 0..count {
             write_private(&configuration_file(ground, number), &coordinator_file(ground, &tsig_file(ground), number))?;
-            private(&state(ground, number))?;
+            passable(&state(ground, number))?;
         }
         let file = configuration_file(ground, 0);
         process::run(None, &parallax, &["config".as_ref(), "check".as_ref(), "--config".as_ref(), file.as_os_str()])

@@ -25,9 +25,7 @@ impl RunDir {
             .prefix("parallax-lab-")
             .tempdir_in(&parent)
             .with_context(|| format!("making a private directory in {}", parent.display()))?;
-        // As root the embedded Postgres runs under another user, who must be able to walk through.
-        let mode = if nix::unistd::geteuid().is_root() { 0o711 } else { 0o700 };
-        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode))?;
+        passable(directory.path())?;
         Ok(Self { directory })
     }
 
@@ -60,6 +58,18 @@ fn parent() -> PathBuf {
 pub fn private(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+    Ok(())
+}
+
+/// Makes a directory that only its owner can read. As root the embedded Postgres runs under another user, who must be able
+/// to walk through.
+///
+/// # Errors
+/// The file system refuses.
+pub fn passable(path: &Path) -> Result<()> {
+    let mode = if nix::unistd::geteuid().is_root() { 0o711 } else { 0o700 };
+    std::fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(())
 }
 
