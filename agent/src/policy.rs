@@ -2,7 +2,7 @@
 //!
 //! Only global unicast addresses, after decoding the IPv6 forms that carry an IPv4 address, none of
 //! the networks that this machine is in itself, and only on the owner's ports; the owner may open more, but not what
-//! [`never`] lists. The live resolver and the proxy are exempt: they are the owner's own choice, by file or by
+//! [`mod@never`] lists. The live resolver and the proxy are exempt: they are the owner's own choice, by file or by
 //! `/etc/resolv.conf`, and are never given by the coordinator.
 
 use std::net::{IpAddr, Ipv4Addr};
