@@ -1,0 +1,114 @@
+//! What goes down a stream: orders, signed for whoever knows signatures, trust, and answers.
+
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use parallax_proto::v1;
+use parallax_proto::v1::coordinator_message::Message as ToAgent;
+use parallax_proto::v1::order::Order;
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use super::Session;
+use super::ending::ending;
+use crate::hub::Outbound;
+use crate::ingest::admission::unavailable;
+use crate::ingest::{assignment, convert, order};
+use crate::store::{self, StoreError};
+
+/// An agent that takes nothing for this long is gone.
+pub(super) const SEND_WITHIN: Duration = Duration::from_secs(30);
+
+/// Version of the protocol from which on orders are signed, and trust is told.
+const SIGNED_SINCE: u32 = 2;
+
+/// Messages on their way down one stream.
+pub(super) const DOWN_MAX: usize = 32;
+
+/// One message on its way down. Boxed: a channel sets aside room for 32 of what it carries, for each stream.
+pub(super) type DownMessage = Box<Result<v1::CoordinatorMessage, Status>>;
+
+/// What goes down one stream.
+#[derive(Debug)]
+pub struct Down(pub(super) mpsc::Receiver<DownMessage>);
+
+impl tokio_stream::Stream for Down {
+    type Item = Result<v1::CoordinatorMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|message| message.map(|message| *message))
+    }
+}
+
+impl Session {
+    pub(super) async fn send_assignment(&self) -> Result<(), Status> {
+        let mut content = assignment::content(&self.app.config.load(), &self.vantage);
+        let fingerprint = assignment::fingerprint(&content);
+        let version = async {
+            let _turn = self.greetings.acquire().await;
+            let mut connection = self.app.pool.acquire().await?;
+            let version = store::assignment::version(&mut connection, self.id, &fingerprint).await?;
+            let generation = store::order::generation(&mut connection).await?;
+            Ok((version, generation, store::order::epoch(&mut connection).await?))
+        };
+        let (version, generation, epoch) = version.await.map_err(|error: StoreError| unavailable(&error))?;
+        content.version = version;
+        self.generation.store(generation, Ordering::Relaxed);
+        self.orders.raise(epoch);
+        self.send_order(Order::Assignment(content), None).await
+    }
+
+    pub(super) async fn send_outbound(&self, message: Outbound) -> Result<(), Status> {
+        match message {
+            Outbound::Task(id, task) => self.send_order(Order::Task(convert::task(id, &task)), None).await,
+            Outbound::Change(id, change, deadline) => {
+                // As new as the plan it belongs to: an agent that heard of a later holder refuses it.
+                let epoch = store::order::joined(self.generation.load(Ordering::Relaxed), change.epoch);
+                self.send_order(Order::Task(convert::change(id, &change, epoch, deadline)), Some(epoch)).await
+            }
+            Outbound::Assignment => self.send_assignment().await,
+        }
+    }
+
+    /// Signed for whoever knows signatures.
+    pub(super) async fn send_order(&self, order: Order, epoch: Option<u64>) -> Result<(), Status> {
+        if self.speaks.load(Ordering::Relaxed) >= SIGNED_SINCE {
+            let signed = self.orders.sign(&self.keeper.held(), order, epoch)?;
+            return self.send(ToAgent::Signed(signed)).await;
+        }
+        self.send(match order {
+            Order::Assignment(assignment) => ToAgent::Assignment(assignment),
+            Order::Task(task) => ToAgent::Task(task),
+            // Agents that know no signatures know no trust either.
+            Order::Trust(_) => return Ok(()),
+        })
+        .await
+    }
+
+    /// Trust at the beginning of a stream.
+    pub(super) async fn send_first_trust(&self) -> Result<(), Status> {
+        if self.speaks.load(Ordering::Relaxed) >= SIGNED_SINCE {
+            // For an agent that holds no signer's key yet, and no more than that: what is signed follows.
+            let signers = order::trust(&self.keeper.held()).signers;
+            self.send(ToAgent::Trust(v1::Trust { signers, ..v1::Trust::default() })).await?;
+        }
+        self.send_trust().await
+    }
+
+    pub(super) async fn send_trust(&self) -> Result<(), Status> {
+        self.send_order(Order::Trust(order::trust(&self.keeper.held())), None).await
+    }
+
+    pub(super) async fn send(&self, message: ToAgent) -> Result<(), Status> {
+        let message = v1::CoordinatorMessage { message: Some(message) };
+        tokio::select! {
+            biased;
+            sent = self.down.send_timeout(Box::new(Ok(message)), SEND_WITHIN) => {
+                sent.map_err(|_| Status::deadline_exceeded("the agent takes no messages"))
+            }
+            () = self.shutdown.cancelled() => Err(ending()),
+        }
+    }
+}
