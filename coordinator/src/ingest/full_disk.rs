@@ -102,6 +102,7 @@ async fn while_the_databases_disk_is_full_nothing_is_acknowledged_and_then_every
     let app = testing::app().await;
     let data: String = sqlx::query_scalar("show data_directory").fetch_one(&app.pool).await.unwrap();
     let Some(small) = Small::mount(Path::new(&data)) else {
+        assert!(std::env::var_os("CI").is_none(), "CI must be able to mount a small disk");
         eprintln!("skipped: nothing may be mounted here");
         return;
     };
