@@ -4,34 +4,15 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test says no, in its helpers too")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 
 use parallax_tests::bench::ground;
-use parallax_tests::lab::programs;
+use parallax_tests::lab::{building, programs};
 use serde_json::Value;
 
 fn lab() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_parallax-lab"))
-}
-
-/// Cargo builds this package's binary for us, but not the other packages'.
-fn agent() -> PathBuf {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let Some(cargo) = std::env::var_os("CARGO") else { return };
-        let profile = match lab().parent().and_then(Path::file_name).and_then(|n| n.to_str()) {
-            Some("debug") | None => "dev",
-            Some(profile) => profile,
-        };
-        let mut command = Command::new(cargo);
-        // The whole workspace, as the entry script builds it: another selection would compile everything again.
-        command.args(["build", "--quiet", "--profile", profile, "--workspace", "--bins"]);
-        command.args(["--features", "parallax-agent/lab"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        assert!(command.status().unwrap().success(), "building parallax-agent failed");
-    });
-    lab().with_file_name("parallax-agent")
 }
 
 /// What `parallax-lab bench ...` printed; none where what it needs is not to be had.
@@ -49,7 +30,7 @@ fn bench(needs: &[&str], arguments: &[&str]) -> Option<String> {
         return None;
     }
     let mut command = Command::new(lab());
-    command.arg("bench").args(arguments).arg("--agent").arg(agent());
+    command.arg("bench").args(arguments).arg("--agent").arg(building::ours(lab(), "parallax-agent").unwrap());
     let output = command.output().unwrap();
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     eprintln!("{errors}{said}");

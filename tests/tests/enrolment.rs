@@ -11,11 +11,10 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use parallax_tests::lab::programs;
 use parallax_tests::lab::run_dir::RunDir;
+use parallax_tests::lab::{building, programs};
 use serde_json::Value;
 
 /// Nothing here takes this long on a machine that does nothing else.
@@ -25,21 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
 
 fn program(name: &str) -> PathBuf {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    let lab = Path::new(env!("CARGO_BIN_EXE_parallax-lab"));
-    BUILT.get_or_init(|| {
-        let Some(cargo) = std::env::var_os("CARGO") else { return };
-        let profile = match lab.parent().and_then(Path::file_name).and_then(|n| n.to_str()) {
-            Some("debug") | None => "dev",
-            Some(profile) => profile,
-        };
-        let mut command = Command::new(cargo);
-        // The whole workspace, as the entry script builds it: another selection would compile everything again.
-        command.args(["build", "--quiet", "--profile", profile, "--workspace", "--bins"]);
-        command.args(["--features", "parallax-agent/lab"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        assert!(command.status().unwrap().success(), "building our programs failed");
-    });
-    lab.with_file_name(name)
+    building::ours(Path::new(env!("CARGO_BIN_EXE_parallax-lab")), name).unwrap()
 }
 
 /// A program that runs until it is dropped.

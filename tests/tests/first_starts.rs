@@ -5,14 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use parallax_tests::lab::building;
 use parallax_tests::lab::database::Database;
 use parallax_tests::lab::process::Process;
 use parallax_tests::lab::programs;
 use parallax_tests::lab::run_dir::{RunDir, private, write_private};
 use sqlx::Connection;
-
-#[expect(dead_code, reason = "what the stories need, and these tests do not")]
-mod support;
 
 /// Several starts on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -77,7 +75,7 @@ fn log(home: &Path) -> PathBuf {
 }
 
 fn run(test: impl Future<Output = ()>) {
-    support::build_our_programs();
+    building::ours(Path::new(env!("CARGO_BIN_EXE_parallax-lab")), "parallax").unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(test);
 }
 

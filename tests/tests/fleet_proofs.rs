@@ -4,35 +4,25 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test says no, in its helpers too")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use parallax_tests::lab::building;
 use serde_json::Value;
 
 fn lab() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_parallax-lab"))
 }
 
-/// Cargo builds this package's binary for us, but not the other packages'.
-fn coordinator() -> PathBuf {
-    if let Some(cargo) = std::env::var_os("CARGO") {
-        let profile = match lab().parent().and_then(Path::file_name).and_then(|n| n.to_str()) {
-            Some("debug") | None => "dev",
-            Some(profile) => profile,
-        };
-        let mut command = Command::new(cargo);
-        // The whole workspace, as the entry script builds it: another selection would compile everything again.
-        command.args(["build", "--quiet", "--profile", profile, "--workspace", "--bins"]);
-        command.args(["--features", "parallax-agent/lab"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        assert!(command.status().unwrap().success(), "building parallax failed");
-    }
-    lab().with_file_name("parallax")
-}
-
 /// What `parallax-lab bench ...` measured, by figure.
 fn bench(arguments: &[&str]) -> impl Fn(&str) -> f64 {
     let mut command = Command::new(lab());
-    command.arg("bench").args(arguments).arg("--json").arg("--coordinator").arg(coordinator());
+    command
+        .arg("bench")
+        .args(arguments)
+        .arg("--json")
+        .arg("--coordinator")
+        .arg(building::ours(lab(), "parallax").unwrap());
     let output = command.output().unwrap();
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     eprintln!("{errors}{said}");

@@ -20,7 +20,7 @@ use parallax_tests::lab::layout::Kind;
 use parallax_tests::lab::look::{LookOptions, Seen};
 use parallax_tests::lab::run_dir::RunDir;
 use parallax_tests::lab::world::World;
-use parallax_tests::lab::{process, programs};
+use parallax_tests::lab::{building, process, programs};
 
 /// From a fault to its end, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(120);
@@ -69,6 +69,7 @@ async fn nothing_is_written(stage: &mut Stage<'_>, record: Ipv4Addr) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b95_d_after_a_restore_and_with_a_database_made_anew_nothing_is_written_until_a_person_thaws() {
+    building::ours(Path::new(env!("CARGO_BIN_EXE_parallax-lab")), "parallax").unwrap();
     let folder = RunDir::create().unwrap();
     let world = World::start(Kind::Loopback, folder.path()).await.unwrap();
     let mut fleet = Fleet::start(&world, Setting::One, |_, _| {}).await.unwrap();

@@ -4,11 +4,12 @@
 //! [`layout`] where they listen; [`topology`] builds the network of the namespace world, [`map`] the map files of the
 //! loopback world; [`certs`] and [`servers`] bring the public internet up; [`world`] is all of it together; [`faults`]
 //! are its switches; [`fleet`] runs our own programs in it, told by [`configuration`]: one of [`coordinators`] or two that
-//! share a [`database`] or a cluster under [`patroni`]; [`look`] shows what a place sees,
+//! share a [`database`] or a cluster under [`patroni`]; [`building`] makes those for tests. [`look`] shows what a place sees,
 //! and [`self_check`] whether that is what the lab promises.
 
 pub mod atlas;
 pub mod blackhole;
+pub mod building;
 pub mod certs;
 pub mod configuration;
 pub mod coordinators;

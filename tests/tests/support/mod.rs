@@ -1,12 +1,12 @@
 //! Running the lab's binary: what the end-to-end tests share.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use parallax_tests::lab::enter;
 use parallax_tests::lab::layout::Kind;
+use parallax_tests::lab::run_dir::passable;
+use parallax_tests::lab::{building, enter};
 
 /// Two worlds at once on two cores would measure each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -26,24 +26,9 @@ fn lab() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_parallax-lab"))
 }
 
-/// Cargo builds this package's binary for us, but not the other packages'.
-pub(crate) fn build_our_programs() {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let Some(cargo) = std::env::var_os("CARGO") else { return };
-        let profile = match lab().parent().and_then(Path::file_name).and_then(|n| n.to_str()) {
-            Some("debug") | None => "dev",
-            Some(profile) => profile,
-        };
-        let mut command = Command::new(cargo);
-        // The whole workspace, as the entry script builds it: another selection would compile everything again.
-        command.args(["build", "--quiet", "--profile", profile, "--workspace", "--bins"]);
-        command.args(["--features", "parallax-agent/lab"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        assert!(command.status().unwrap().success(), "building parallax and parallax-agent failed");
-    });
-}
-
 /// Runs the lab's binary and returns what it printed, if this machine can run it in that world.
+///
+/// What it makes is in a folder of its own, so that what another run has left is not taken for this one's; nothing may be left.
 pub(crate) fn run(kind: Kind, arguments: &[&str]) -> Option<String> {
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if kind == Kind::Namespaces {
@@ -54,18 +39,23 @@ pub(crate) fn run(kind: Kind, arguments: &[&str]) -> Option<String> {
             return None;
         }
     }
-    let output = Command::new(lab()).args(arguments).args(["--world", kind.word()]).output().unwrap();
+    let mut command = Command::new(lab());
+    command.args(arguments).args(["--world", kind.word()]);
+    let place = tempfile::Builder::new().prefix("px-").tempdir().unwrap();
+    passable(place.path()).unwrap();
+    let output = command.env("TMPDIR", place.path()).output().unwrap();
     drop(guard);
     let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{arguments:?} ended with {}\n{said}\n{told}", output.status);
     eprintln!("{told}");
+    let left: Vec<PathBuf> = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
     Some(said.into_owned())
 }
 
 /// Both stories, with blows in between; what the run reports, if this machine can run it in that world.
 pub(crate) fn both_stories(kind: Kind, coordinators: &str, blows: &[&str]) -> Option<serde_json::Value> {
-    build_our_programs();
-    let before = leftovers();
+    building::ours(lab(), "parallax").unwrap();
     let mut arguments = vec!["demo", "--once", "--json", "--port", "0", "--coordinators", coordinators];
     arguments.extend(blows.iter().flat_map(|b| ["--blow", b]));
     let said = run(kind, &arguments)?;
@@ -75,13 +65,5 @@ pub(crate) fn both_stories(kind: Kind, coordinators: &str, blows: &[&str]) -> Op
         assert!(report[time].is_number(), "{time} is missing: {report}");
     }
     assert_eq!(report["agents_peak_rss_kib"].as_object().map(serde_json::Map::len), Some(3), "{report}");
-    let left: Vec<PathBuf> = leftovers().into_iter().filter(|d| !before.contains(d)).collect();
-    assert!(left.is_empty(), "left behind: {left:?}");
     Some(report)
-}
-
-fn leftovers() -> Vec<PathBuf> {
-    let name = |p: &PathBuf| p.file_name().map(OsString::from).unwrap_or_default();
-    let all = std::fs::read_dir(std::env::temp_dir()).unwrap().filter_map(|e| e.ok().map(|e| e.path()));
-    all.filter(|p| name(p).to_string_lossy().starts_with("parallax-lab-")).collect()
 }
