@@ -1,5 +1,5 @@
-//! One agent's stream: its opening and the loop of its life. [`greeting`] is the first message, [`batch`] what comes up,
-//! [`down`] what goes down, [`renewing`] a certificate on its way, [`ending`] why it ended.
+//! One agent's stream: its opening and the loop of its life. `greeting` is the first message, `batch` what comes up,
+//! `down` what goes down, `renewing` a certificate on its way, `ending` why it ended.
 //!
 //! ```text
 //! agent                       coordinator
