@@ -2,7 +2,8 @@
 //!
 //! Every probe has deadlines of its own and a place among a bounded number in flight, so a hung one
 //! delays nobody. What does not run is recorded, never queued: a round whose last one is not over, one
-//! that found no place, those that fell into a pause of the process.
+//! that found no place, those that fell into a pause of the process, questions that a limit or a server's
+//! wish keeps back. So is a round that did not come to its end.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -192,6 +193,7 @@ impl Rounds {
             Ok(Ok(())) => {}
             Ok(Err(_)) => {
                 tracing::warn!(?kind, name, limit_s = ROUND_MAX.as_secs(), "a round was given up; the next one runs");
+                self.missed(MissedReason::GivenUp, name.clone(), 1);
             }
             Err(_) => {
                 let broken = self.broken.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -201,6 +203,7 @@ impl Rounds {
                     broken,
                     "a round broke down, which is a fault of the agent; please report it"
                 );
+                self.missed(MissedReason::Broken, name.clone(), 1);
             }
         }
     }

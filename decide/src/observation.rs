@@ -321,5 +321,9 @@ word_enum! {
         Limited = "limited",
         /// The server asked to be left alone for a while.
         Throttled = "throttled",
+        /// The round began and did not end within its limit.
+        GivenUp = "given_up",
+        /// The round began and broke down: a fault of the agent.
+        Broken = "broken",
     }
 }

@@ -5,6 +5,9 @@ use tokio::net::TcpListener;
 
 use super::tests::{GOOD, World, assignment};
 use super::*;
+use crate::local::Allow;
+use crate::policy::Policy;
+use crate::probe::testing::refused_port;
 
 /// Rounds that were recorded as missed: what, why, how many.
 fn missed(seen: &[v1::Observation]) -> Vec<(String, v1::MissedReason, u64)> {
@@ -62,15 +65,62 @@ async fn b48_an_answer_slower_than_the_interval_skips_rounds_and_says_so() {
     assert_eq!(missed(&world.seen()), [once.clone(), once]);
 }
 
+/// A server that takes the connection and holds the TLS handshake for ever, and a limit that was turned off by
+/// mistake: that round is given up and told, the next one tries again, and the others go on meanwhile.
 #[tokio::test(start_paused = true)]
-async fn b50_a_round_that_breaks_down_or_never_ends_bans_no_later_one() {
-    let world = World::with_answers(&[GOOD]).await;
-    let running = Running(Kind::Nodes, "fi".to_owned());
-    world.rounds.run(&running, async { panic!("a fault of ours") }).await;
-    assert_eq!(world.rounds.broken.load(Ordering::Relaxed), 1);
-    let begun = clock::now();
-    world.rounds.run(&running, std::future::pending()).await;
-    assert_eq!(clock::since(begun).as_secs(), ROUND_MAX.as_secs());
+async fn b50_a_round_that_never_ends_is_given_up_told_and_bans_no_later_one() {
+    let mut world = World::with_answers(&[GOOD]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    world.place("95.216.10.10", listener.local_addr().unwrap());
+    world.place("49.12.20.20", refused_port());
+    let taken = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&taken);
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            held.push(stream);
+        }
+    });
+    let mut assignment = assignment(|wire| {
+        let schedule = wire.schedule.as_mut().unwrap();
+        (schedule.node_every_ms, schedule.burst_gap_ms) = (30_000, vec![]);
+        let node = v1::Node { name: "de".into(), address: vec![49, 12, 20, 20], port: 443, ..v1::Node::default() };
+        wire.nodes.push(node);
+    });
+    Arc::get_mut(&mut assignment).unwrap().schedule.limits.tls = Duration::from_secs(86_400);
+    let (_assign, follow) = watch::channel(Some(assignment));
+    let following = tokio::spawn(Arc::clone(&world.rounds).follow(Kind::Nodes, follow));
+    tokio::time::sleep(ROUND_MAX + Duration::from_secs(60)).await;
+    following.abort();
+    let seen = world.seen();
+    let missed = missed(&seen);
+    let of = |reason| missed.iter().filter(|one| one.0 == "fi" && one.1 == reason).map(|one| one.2).sum::<u64>();
+    assert_eq!(of(v1::MissedReason::GivenUp), 1, "{missed:?}");
+    // A point each 30 s: one began, those until the limit were skipped, then one began again.
+    assert!((5..=6).contains(&of(v1::MissedReason::Overrun)), "{missed:?}");
+    assert_eq!(taken.load(Ordering::Relaxed), 2, "the one after it reached the server again");
+    let other =
+        |one: &&v1::Observation| matches!(&one.fact, Some(Fact::Connection(one)) if one.address == [49, 12, 20, 20]);
+    assert!(seen.iter().filter(other).count() >= 7, "the other node had its rounds");
+}
+
+/// A round whose task panics: it is counted and told, and the next one measures.
+#[tokio::test(start_paused = true)]
+async fn b50_a_round_that_breaks_down_is_told_and_bans_no_later_one() {
+    let mut world = World::with_answers(&[GOOD]).await;
+    world.place("95.216.10.10", refused_port());
+    let assignment = assignment(|wire| wire.schedule.as_mut().unwrap().burst_gap_ms = vec![]);
+    let broken = |_: Arc<Rounds>, _: Arc<Assignment>, (): ()| async { panic!("a fault of ours") };
+    assert_eq!(world.rounds.spawn(Kind::Nodes, "fi", broken, &assignment, ()), 0);
+    while !world.rounds.running.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(missed(&world.seen()), [("fi".to_owned(), v1::MissedReason::Broken, 1)]);
+    world.round(Kind::Nodes, &assignment).await;
+    let seen = world.seen();
+    assert!(missed(&seen).is_empty());
+    assert!(matches!(&seen[0].fact, Some(Fact::Connection(one)) if one.outcome() == v1::Outcome::ConnectionRefused));
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,13 +178,29 @@ async fn a_resolver_that_wants_to_be_left_alone_is_and_the_checks_it_missed_are_
     world.round(Kind::Endpoints, &assignment).await;
     world.round(Kind::Canaries, &assignment).await;
     let seen = world.seen();
-    assert_eq!(missed(&seen), [("plain-cf".to_owned(), v1::MissedReason::Throttled, 1)]);
+    let told = [("plain-cf", 1), ("example.com", 2)]
+        .map(|(what, count)| (what.to_owned(), v1::MissedReason::Throttled, count));
+    assert_eq!(missed(&seen), told, "its check, and the canary's questions to it");
     let asked = |one: &v1::Observation| match &one.fact {
         Some(Fact::Resolution(one)) => one.resolver == "plain-cf",
         Some(Fact::EndpointCheck(_)) => true,
         Some(_) | None => false,
     };
     assert!(!seen.iter().any(asked), "nothing was sent to it");
+}
+
+/// The owner's limits keep questions back: what did not run is told in one row a round, however much it was.
+#[tokio::test(start_paused = true)]
+async fn questions_that_the_owners_limits_keep_back_are_told_as_missed() {
+    let mut world = World::with_answers(&[GOOD]).await;
+    // One question at once, and one more each minute.
+    let allow = Allow { questions_per_minute: 1, ..Allow::default() };
+    Arc::get_mut(&mut world.rounds).unwrap().site.policy = Policy::new(allow);
+    world.round(Kind::Canaries, &assignment(|_| {})).await;
+    let seen = world.seen();
+    assert_eq!(missed(&seen), [("example.com".to_owned(), v1::MissedReason::Limited, 3)]);
+    let resolved = seen.iter().filter(|one| matches!(one.fact, Some(Fact::Resolution(_)))).count();
+    assert_eq!(resolved, 1, "the fourth was asked");
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,17 +35,20 @@ const REFRESHES_MAX: u32 = 12;
 /// costs the agent's one thread about 50 us, and a canary may have a hundred of them at the same moment.
 pub(super) const TURN: usize = 8;
 
+/// Questions to one resolver about one name: A and AAAA.
+const FAMILIES: usize = 2;
+
 impl Rounds {
     /// One canary: every resolver, both families, and each address as soon as it is known.
     pub(super) async fn canary(self: Arc<Self>, assignment: Arc<Assignment>, canary: Canary) {
         let next = self.timeline.next(Grid::of(Kind::Canaries, &assignment.schedule), clock::now());
         let pause = refresh_pause(assignment.schedule.canary_every);
-        let asked: Vec<&Resolver> = assignment
+        let (asked, left_alone): (Vec<&Resolver>, Vec<&Resolver>) = assignment
             .resolvers
             .iter()
             .filter(|resolver| !canary.live_only || resolver.transport == Transport::Live)
-            .filter(|resolver| self.site.throttle.until(&resolver.name).is_none())
-            .collect();
+            .partition(|resolver| self.site.throttle.until(&resolver.name).is_none());
+        self.not_asked(MissedReason::Throttled, &canary, left_alone.len() * FAMILIES);
         let mut tried = BTreeSet::new();
         let expires = self.ask_and_try(&assignment, &canary, &asked, &mut tried).await;
         if refresh_at(expires, clock::now() + pause, next).is_some() {
@@ -81,10 +84,10 @@ impl Rounds {
         tried: &mut BTreeSet<IpAddr>,
     ) -> Option<Instant> {
         let limits = &assignment.schedule.limits;
-        let (mut expires, mut ends) = (None, 0_usize);
+        let (mut expires, mut ends, mut limited) = (None, 0_usize, 0_usize);
         let mut work: FuturesUnordered<BoxFuture<'_, Option<Resolved>>> = FuturesUnordered::new();
         let mut waiting = resolvers.iter().flat_map(|resolver| [(*resolver, Family::V4), (*resolver, Family::V6)]);
-        let mut unbegun = resolvers.len() * 2;
+        let mut unbegun = resolvers.len() * FAMILIES;
         loop {
             let begun = unbegun.min(TURN);
             unbegun -= begun;
@@ -107,6 +110,11 @@ impl Rounds {
                 yield_now().await;
             }
             let Some(resolved) = ended else { continue };
+            if resolved.fact.outcome == Outcome::RateLimited {
+                // Nothing was asked. A row for each would fill the spool with what the owner's limits keep out of the network.
+                limited += 1;
+                continue;
+            }
             let resolution = resolved.fact.clone();
             // Its socket may go on listening for a while; the addresses are tried at once.
             self.record(assignment, canary, resolved);
@@ -127,7 +135,15 @@ impl Rounds {
                 }
             }
         }
+        self.not_asked(MissedReason::Limited, canary, limited);
         expires
+    }
+
+    /// Records questions of a canary's round that were not asked, in one row.
+    fn not_asked(&self, reason: MissedReason, canary: &Canary, questions: usize) {
+        if questions > 0 {
+            self.missed(reason, canary.name.to_string(), u64::try_from(questions).unwrap_or(u64::MAX));
+        }
     }
 
     /// Records a resolution: with own validation where the canary asks for it, which delays nothing else.

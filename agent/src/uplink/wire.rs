@@ -120,6 +120,8 @@ fn fact(what: &What) -> v1::observation::Fact {
                 MissedReason::Busy => v1::MissedReason::Busy,
                 MissedReason::Limited => v1::MissedReason::Limited,
                 MissedReason::Throttled => v1::MissedReason::Throttled,
+                MissedReason::GivenUp => v1::MissedReason::GivenUp,
+                MissedReason::Broken => v1::MissedReason::Broken,
             }
             .into(),
             what: what.clone(),

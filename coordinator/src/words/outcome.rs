@@ -107,6 +107,8 @@ pub fn missed(reason: MissedReason) -> &'static str {
         MissedReason::Busy => "too many probes were in flight",
         MissedReason::Limited => "the owner's limits were used up",
         MissedReason::Throttled => "the server asked to be left alone",
+        MissedReason::GivenUp => "the round did not end within its limit",
+        MissedReason::Broken => "the round broke down, which is a fault of the agent",
     }
 }
 

@@ -133,6 +133,8 @@ pub(super) fn missed_reason(number: i32) -> Result<MissedReason, Fault> {
         Ok(v1::MissedReason::Busy) => Ok(MissedReason::Busy),
         Ok(v1::MissedReason::Limited) => Ok(MissedReason::Limited),
         Ok(v1::MissedReason::Throttled) => Ok(MissedReason::Throttled),
+        Ok(v1::MissedReason::GivenUp) => Ok(MissedReason::GivenUp),
+        Ok(v1::MissedReason::Broken) => Ok(MissedReason::Broken),
         Ok(v1::MissedReason::Unspecified) | Err(_) => Err(unknown("missed reason", number)),
     }
 }
