@@ -103,7 +103,7 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     let kept = Arc::new(Kept::open(&options.state, &held.signers, &held.vantage));
     let pins = match &local.drivers.pin {
         None => {
-            let left = pins::left_standing(&options.state)?;
+            let left = pins::left_standing(&options.state);
             if left > 0 {
                 tracing::warn!(
                     left,
@@ -114,7 +114,7 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         }
         Some(PinDriver::Unbound { control }) => {
             let driver = Unbound::new(UnboundConfig { control: control.clone(), timeout: DRIVER_WAIT_MAX });
-            Some(Arc::new(Pins::open(&options.state, driver)?))
+            Some(Arc::new(Pins::open(&options.state, driver)))
         }
     };
     let (send_tasks, take_tasks) = mpsc::channel(tasks::WAITING_MAX);
@@ -154,7 +154,6 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
         coordinators: options.coordinator.clone(),
         connector: Connector::new(proxy, Known::open(&options.state), recorder.clock().clone()),
         identity,
-        boot,
         recorder: recorder.clone(),
         kept,
         epoch: Epoch::open(&options.state),

@@ -22,7 +22,6 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use parallax_decide::change::Change;
 use parallax_decide::names::{Addresses, DomainName};
 use parallax_driver::{Applied, Driver, DriverError, Reading};
@@ -64,24 +63,28 @@ struct Journal {
 }
 
 /// How many pins an earlier run left standing: without a driver nobody renews them or takes them away.
-///
-/// # Errors
-/// When the journal is there and cannot be read.
-pub fn left_standing(state: &Path) -> anyhow::Result<usize> {
-    read_journal(&state.join(FILE)).map(|journal| journal.pins.len())
+#[must_use]
+pub fn left_standing(state: &Path) -> usize {
+    read_journal(&state.join(FILE)).pins.len()
 }
 
-fn read_journal(path: &Path) -> anyhow::Result<Journal> {
-    let damaged = || {
-        format!(
-            "cannot read the journal of pins {}; look at the resolver's local data, remove what was pinned, then delete the file",
-            path.display()
-        )
-    };
-    match read_checked(path).with_context(damaged)? {
+/// The journal of the last run. One that cannot be read ends nothing: measuring goes on, the file is set aside as it
+/// is, and the log says what to look at. What was pinned then counts as the owner's own data and is left alone.
+fn read_journal(path: &Path) -> Journal {
+    let read = read_checked(path).and_then(|bytes| match bytes {
         None => Ok(Journal::default()),
-        Some(bytes) => serde_json::from_slice(&bytes).with_context(damaged),
-    }
+        Some(bytes) => serde_json::from_slice(&bytes).map_err(std::io::Error::from),
+    });
+    read.unwrap_or_else(|error| {
+        let aside = path.with_file_name(format!("{FILE}.damaged-{}", clock::unix_ms()));
+        let kept = std::fs::rename(path, &aside);
+        let file = if kept.is_ok() { aside.as_path() } else { path };
+        tracing::error!(
+            file = %file.display(), %error, set_aside = kept.is_ok(),
+            "the journal of pins cannot be read and a new one is begun; what was pinned here may still stand and nobody takes it away: look at the resolver's local data, remove what was pinned, then delete the file"
+        );
+        Journal::default()
+    })
 }
 
 /// One pin of ours.
@@ -108,20 +111,17 @@ impl Held {
 }
 
 impl<D: Driver> Pins<D> {
-    /// Opens the journal of the last run.
-    ///
-    /// # Errors
-    /// When it is there and cannot be read: going on without it would forget pins that stand.
-    pub fn open(state: &Path, driver: D) -> anyhow::Result<Self> {
+    /// Opens the journal of the last run; one that cannot be read is set aside.
+    pub fn open(state: &Path, driver: D) -> Self {
         let path = state.join(FILE);
-        let mut journal = read_journal(&path)?;
+        let mut journal = read_journal(&path);
         let unix_ms = clock::unix_ms();
         for held in journal.pins.values_mut() {
             let life_ms = held.life_ms.min(clock::millis(LIFE_MAX));
             let left_ms = held.expires_unix_ms.saturating_sub(unix_ms).min(life_ms);
             held.expires = now() + Duration::from_millis(left_ms);
         }
-        Ok(Self { driver, path, journal: Mutex::new(journal) })
+        Self { driver, path, journal: Mutex::new(journal) }
     }
 
     /// Carries out an order before the deadline.

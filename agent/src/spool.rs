@@ -11,7 +11,8 @@
 //!
 //! **Sent first**: of each lane what the running boot measured, because only that can decide a verdict
 //! now; then what earlier boots left, newest boot first. The lanes do not wait for each other on the way,
-//! and the urgent one is looked at first.
+//! and the urgent one is looked at first. While no coordinator is there the spool begins a boot anew every
+//! ten minutes (`turning`), so that after a long outage the last moments are sent before its hours.
 //!
 //! **Bounds**: bytes and age. Whole segments are dropped, the oldest of a routine lane first; of an
 //! urgent lane only when no routine one is left, so that evidence of a fault outlives the routine.
@@ -59,6 +60,7 @@ mod memory;
 mod row;
 pub mod segment;
 mod syncing;
+mod turning;
 mod writing;
 
 /// Default for the most bytes kept on disk: days of usual probing (some ten megabytes a day).
@@ -103,6 +105,8 @@ pub struct Batch {
     pub lane: Lane,
     /// The rows; never empty.
     pub rows: Vec<Row>,
+    /// Whether this process numbered them, so that their times are known.
+    pub ours: bool,
 }
 
 /// A segment file that is being written.
@@ -138,6 +142,10 @@ pub struct Spool {
     room_in_vain: bool,
     /// Newest time that was told, by the boot-time clock.
     now_ms: u64,
+    /// Since when nothing was taken and no session stands, by the boot-time clock; `None`: not yet.
+    waiting_since_ms: Option<u64>,
+    /// A session is being opened or stands: the boot stays what it is.
+    held: bool,
 }
 
 impl Spool {
@@ -161,6 +169,8 @@ impl Spool {
             health: Health::default(),
             room_in_vain: false,
             now_ms,
+            waiting_since_ms: None,
+            held: false,
         };
         if let Err(error) = spool.attach() {
             spool.failed(&error);
@@ -228,6 +238,7 @@ impl Spool {
     /// acknowledgement of what was never sent is cut to what was. Returns up to where the lane is
     /// done with now, refused rows included.
     pub fn acked(&mut self, id: BootId, lane: Lane, sequence: u64) -> u64 {
+        self.waiting_since_ms = None;
         self.settle(id, lane, |log| log.acknowledge(sequence))
     }
 
@@ -259,6 +270,7 @@ impl Spool {
         if self.health.is_due(self.now_ms) {
             self.try_again();
         }
+        self.turn_when_due();
         let gathered = self.now_ms >= self.losses.since_ms.saturating_add(LOSSES_EVERY_MS);
         if self.losses.due || (gathered && !self.losses.is_empty()) {
             self.write_losses();
@@ -317,7 +329,7 @@ impl Spool {
         if let Some(row) = rows.last() {
             log.sent = log.sent.max(row.sequence);
         }
-        Ok((!rows.is_empty()).then_some(Batch { boot: self.running.id, lane, rows }))
+        Ok((!rows.is_empty()).then_some(Batch { boot: self.running.id, lane, rows, ours: true }))
     }
 
     fn read_earlier(&mut self, lane: Lane, rows_max: usize, bytes_max: usize) -> io::Result<Option<Batch>> {
@@ -325,11 +337,11 @@ impl Spool {
             let Some(boot) = self.earlier.get_mut(index) else { continue };
             let mut holes = Vec::new();
             let read = boot.logs.of_mut(lane).read(&boot.folder, rows_max, bytes_max, &mut holes);
-            let id = boot.id;
+            let (id, ours) = (boot.id, boot.ours);
             self.unreadable(index, lane, &holes);
             let rows = read?;
             if !rows.is_empty() {
-                return Ok(Some(Batch { boot: id, lane, rows }));
+                return Ok(Some(Batch { boot: id, lane, rows, ours }));
             }
         }
         Ok(None)

@@ -22,7 +22,6 @@ use crate::clock::{self, now};
 use crate::entropy;
 use crate::pins::Report;
 use crate::recorder::Recorder;
-use crate::spool::BootId;
 use crate::tasks::Task;
 use address::Coordinator;
 use backoff::{Backoff, Pace};
@@ -85,8 +84,6 @@ pub struct Uplink {
     pub connector: Connector,
     /// Who we are.
     pub identity: Identity,
-    /// Who numbered what is measured now.
-    pub boot: BootId,
     /// The spool.
     pub recorder: Recorder,
     /// The assignment in force.
@@ -126,6 +123,7 @@ impl Uplink {
     pub async fn run(mut self, mut shutdown: watch::Receiver<bool>) -> Result<(), IdentityRefused> {
         let mut tries = Tries::new(&self.timing);
         let (mut clones, mut told) = (Clones::default(), Told::default());
+        self.recorder.spool().release();
         loop {
             let coordinators = self.all();
             let Some(coordinator) = tries.of(&coordinators) else {
@@ -138,7 +136,11 @@ impl Uplink {
                 // A session that is still connecting does not look; stopping takes no longer for it.
                 () = stopped_and_waited(&mut shutdown) => Ended::ShutDown,
             };
-            self.recorder.spool().rewind();
+            {
+                let mut spool = self.recorder.spool();
+                spool.release();
+                spool.rewind();
+            }
             let mut lost = match ended {
                 Ended::ShutDown => return Ok(()),
                 Ended::IdentityRefused(why) => return Err(IdentityRefused(why)),

@@ -117,3 +117,20 @@ fn b55_a_state_folder_whose_spool_cannot_be_made_does_not_end_it() {
     std::fs::write(folder.path().join("state/spool"), "a file where the folder should be").unwrap();
     assert!(stop(start(folder.path()), Duration::from_millis(1500)), "it ended by itself");
 }
+
+#[test]
+fn a_journal_of_pins_that_cannot_be_read_does_not_end_it() {
+    let folder = tempfile::tempdir().unwrap();
+    identity(&folder.path().join("identity"));
+    let state = folder.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let driver = "version: 1\ndrivers: { pin: { kind: unbound, control: /nonexistent/unbound.ctl } }\n";
+    for local in ["version: 1\n", driver] {
+        std::fs::write(folder.path().join("local.yaml"), local).unwrap();
+        std::fs::write(state.join("pins"), "rubbish").unwrap();
+        assert!(stop(start(folder.path()), Duration::from_millis(800)), "it ended by itself: {local}");
+        assert!(!state.join("pins").exists(), "it is set aside: {local}");
+    }
+    let aside = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(aside.filter(|name| name.to_str().unwrap().starts_with("pins.damaged-")).count(), 2);
+}

@@ -84,7 +84,7 @@ const LIFE: Duration = Duration::from_secs(600);
 fn open(state: &Path) -> Pins<Fake> {
     let fake = Fake::default();
     fake.inner().journal = state.join(FILE);
-    Pins::open(state, fake).unwrap()
+    Pins::open(state, fake)
 }
 
 async fn order(pins: &Pins<Fake>, epoch: u64, what: What) -> Report {
@@ -211,9 +211,9 @@ async fn an_expired_pin_is_taken_away_and_a_renewed_one_is_not() {
 async fn a_restart_keeps_pins_and_their_expiry() {
     let state = tempfile::tempdir().unwrap();
     let pins = open(state.path());
-    assert_eq!(left_standing(state.path()).unwrap(), 0);
+    assert_eq!(left_standing(state.path()), 0);
     pin(&pins).await;
-    assert_eq!(left_standing(state.path()).unwrap(), 1);
+    assert_eq!(left_standing(state.path()), 1);
     let pins = open(state.path());
     pins.tick().await;
     assert_eq!(found(&pins), Some(standing(GOOD)), "written again into the restarted resolver");
@@ -278,10 +278,15 @@ async fn an_order_waits_for_one_look_at_a_resolver_that_hangs_and_not_for_all() 
     tokio::join!(pins.tick(), asked);
 }
 
-#[test]
-fn a_journal_that_cannot_be_read_stops_the_start() {
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_cannot_be_read_is_set_aside_and_ends_nothing() {
     let state = tempfile::tempdir().unwrap();
     std::fs::write(state.path().join(FILE), "rubbish").unwrap();
-    let error = Pins::open(state.path(), Fake::default()).unwrap_err();
-    assert!(format!("{error:#}").contains("delete the file"), "{error:#}");
+    let pins = open(state.path());
+    let aside: Vec<PathBuf> = std::fs::read_dir(state.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(aside.len(), 1, "{aside:?}");
+    assert!(aside[0].file_name().unwrap().to_str().unwrap().starts_with("pins.damaged-"), "{aside:?}");
+    assert_eq!(std::fs::read(&aside[0]).unwrap(), b"rubbish", "nothing of it is lost");
+    pin(&pins).await;
+    assert_eq!(left_standing(state.path()), 1, "a new one is kept");
 }

@@ -1,4 +1,4 @@
-//! One start of the agent: its identity, and what is on disk of it.
+//! One start of the agent, or one part of a long outage: its identity, and what is on disk of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -13,7 +13,7 @@ use super::lanes::Lanes;
 use super::log::Log;
 use super::segment::{self, HEAD_BYTES, Head, Segment};
 
-/// Random identity of one start of the agent. Sequence numbers count within it.
+/// Random identity of one start of the agent, or of one part of a long outage within it. Sequence numbers count within it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootId(pub(super) u128);
 
@@ -64,6 +64,8 @@ pub(super) struct Boot {
     pub(super) logs: Lanes<Log>,
     /// End of its newest row, when the machine was started since: its clock is another one then.
     pub(super) before_machine_ms: Option<u64>,
+    /// Whether this process numbered it.
+    pub(super) ours: bool,
     /// What of the cursor is on disk.
     cursor: Option<Lanes<u64>>,
 }
@@ -71,7 +73,7 @@ pub(super) struct Boot {
 impl Boot {
     pub(super) fn new(id: BootId, folder: PathBuf) -> Self {
         let logs = Lanes { urgent: Log::new(Lane::Urgent), routine: Log::new(Lane::Routine) };
-        Self { id, folder, logs, before_machine_ms: None, cursor: None }
+        Self { id, folder, logs, before_machine_ms: None, ours: true, cursor: None }
     }
 
     /// What an earlier boot left. Reads the heads of its segments and the last one of each lane;
@@ -102,6 +104,7 @@ impl Boot {
             log.segments = recovered.segments;
         }
         boot.cursor = cursor;
+        boot.ours = false;
         boot.before_machine_ms = (!same_machine).then_some(newest.unwrap_or(0));
         Ok(boot)
     }

@@ -189,7 +189,7 @@ impl Spool {
     }
 }
 
-fn folder_name(folder: &Path) -> Option<(u64, BootId)> {
+pub(super) fn folder_name(folder: &Path) -> Option<(u64, BootId)> {
     let (number, id) = folder.file_name()?.to_str()?.split_once('-')?;
     Some((number.parse().ok()?, id.parse().ok()?))
 }

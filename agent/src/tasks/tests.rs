@@ -138,7 +138,7 @@ async fn without_a_driver_every_change_is_refused() {
 async fn a_pin_needs_the_owners_leave_and_a_proof_of_our_own() {
     let state = tempfile::tempdir().unwrap();
     let config = UnboundConfig { control: state.path().join("no.ctl"), timeout: Duration::from_secs(1) };
-    let pins = Arc::new(Pins::open(state.path(), Unbound::new(config)).unwrap());
+    let pins = Arc::new(Pins::open(state.path(), Unbound::new(config)));
     let pin = |name: &str, address: &str| {
         Work::Change(Order {
             plan_id: 3,

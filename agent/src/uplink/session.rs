@@ -149,10 +149,11 @@ impl Uplink {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let (send, outgoing) = mpsc::channel(SENDING_MAX);
+        let boot = self.recorder.spool().hold();
         let hello = v1::Hello {
             protocol: PROTOCOL,
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-            boot_id: self.boot.to_string(),
+            boot_id: boot.to_string(),
             assignment_version: self.kept.version(),
             epoch: self.epoch.highest(),
             protocol_min: PROTOCOL_MIN,
@@ -180,7 +181,7 @@ impl Uplink {
                 return not_yet(Lost::ended("no_greeting", why));
             }
         };
-        tracing::info!(coordinator = %to, %address, boot = %self.boot, "connected to the coordinator");
+        tracing::info!(coordinator = %to, %address, %boot, "connected to the coordinator");
         self.status.connected(to.to_string());
         let mut stream = Stream::new(self, send, Arc::clone(credentials));
         let ended = stream.run(first, &mut incoming, shutdown).await;

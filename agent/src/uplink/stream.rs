@@ -324,7 +324,8 @@ fn encoded(batch: &Batch) -> (v1::Batch, Vec<u64>) {
             None => unreadable.push(row.sequence),
         }
     }
-    (v1::Batch { boot_id: batch.boot.to_string(), observations, lane: wire::lane(batch.lane).into() }, unreadable)
+    let (boot_id, lane, ages_hold) = (batch.boot.to_string(), wire::lane(batch.lane).into(), batch.ours);
+    (v1::Batch { boot_id, observations, lane, ages_hold }, unreadable)
 }
 
 /// The next report, taken only when there is a place to send it: waiting for one must not stop the

@@ -151,7 +151,8 @@ impl Agent {
 
     async fn batch_in(&self, lane: v1::Lane, boot: &str, observations: Vec<v1::Observation>) {
         let boot_id = boot.to_owned();
-        self.send(FromAgent::Batch(v1::Batch { boot_id, observations, lane: lane.into() })).await;
+        self.send(FromAgent::Batch(v1::Batch { boot_id, observations, lane: lane.into(), ..v1::Batch::default() }))
+            .await;
     }
 
     async fn next(&mut self) -> Result<ToAgent, Status> {

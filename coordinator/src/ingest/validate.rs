@@ -84,12 +84,14 @@ pub fn batch(batch: &v1::Batch, context: Context<'_>) -> Result<Checked, Fault> 
     }
     let mut checked = Checked { boot, lane, items: Vec::with_capacity(count), stray: Vec::new() };
     let mut last = 0;
+    // An age of an earlier start is by another monotonic clock and means nothing.
+    let current = boot == context.boot || batch.ages_hold;
     let refused = |(reason, detail): Fault| Refused { vantage: context.vantage, reason, detail };
     for one in &batch.observations {
         match i64::try_from(one.sequence) {
             Ok(sequence) if sequence > last && sequence <= SEQUENCE_MAX => {
                 last = sequence;
-                let content = observation(one, boot, context).map_err(refused);
+                let content = observation(one, current, context).map_err(refused);
                 checked.items.push(Item { sequence, content });
             }
             Ok(_) | Err(_) => {
@@ -105,15 +107,13 @@ pub fn batch(batch: &v1::Batch, context: Context<'_>) -> Result<Checked, Fault> 
     Ok(checked)
 }
 
-fn observation(wire: &v1::Observation, boot: Uuid, context: Context<'_>) -> Result<NewObservation, Fault> {
+fn observation(wire: &v1::Observation, current: bool, context: Context<'_>) -> Result<NewObservation, Fault> {
     let purpose = words::purpose(wire.purpose)?;
     if wire.duration_us > DURATION_US_MAX {
         return Err(("out_of_range", format!("duration of {} us", wire.duration_us)));
     }
     let task_id = i64::try_from(wire.task_id).map_err(|_| ("out_of_range", format!("task {}", wire.task_id)))?;
     let topology = context.topology;
-    // An age of an earlier start is by another monotonic clock and means nothing.
-    let current = boot == context.boot;
     let age = if current { age_of(wire.age_ms) } else { Duration::ZERO };
     let Taken { fact, detail, lost_ago } = match &wire.fact {
         Some(v1::observation::Fact::Resolution(one)) => resolution::resolution(one, topology)?,

@@ -5,6 +5,9 @@ use super::*;
 const SECOND: u64 = 1000;
 const HOUR: u64 = 3600 * SECOND;
 
+/// Parts of a day.
+const PARTS: usize = 144;
+
 /// Rows made in each lane.
 type Made = (u64, u64);
 
@@ -57,6 +60,76 @@ fn b58_an_outage_of_24_hours_loses_nothing_and_keeps_its_bounds() {
     let made = outage(&mut rig, 24, |_| (4, 50));
     let got = account(&mut rig, made);
     assert_eq!((got.lost_in_all(), got.rows.len()), (0, 24 * 120 * 54));
+}
+
+/// The coordinator comes back after twelve hours: the last minutes come first, then the hours, newest part first, and
+/// every row once.
+#[test]
+fn after_a_long_outage_what_was_seen_last_is_sent_first() {
+    let mut rig = Rig::new(Limits::default());
+    rig.spool().release();
+    let (urgent, routine) = outage(&mut rig, 12, |_| (4, 10));
+    assert!(rig.spool().earlier.len() <= PARTS / 2, "{}", rig.spool().earlier.len());
+    rig.append(Lane::Urgent, 3, 50);
+    let (held, now_ms) = (rig.spool().hold(), rig.now_ms);
+    // No part begins while a session stands.
+    rig.spool().tick(now_ms + HOUR);
+    let batches = rig.batches();
+    let first = &batches[0];
+    assert_eq!((first.boot, first.lane), (held, Lane::Urgent));
+    let age = |row: &Row| Duration::from_millis(now_ms - row.ended_ms);
+    assert!(batches[0].rows.iter().all(|row| age(row) <= Duration::from_secs(660)), "{:?}", age(&first.rows[0]));
+    assert!(batches.iter().all(|batch| batch.ours));
+    let begun: Vec<u64> =
+        batches.iter().filter(|one| one.lane == Lane::Urgent).map(|one| one.rows[0].ended_ms).collect();
+    let rises = begun.windows(2).filter(|two| two[0] < two[1]).count();
+    assert!(rises <= begun.len() / 2, "each part is at most two batches, and the parts fall: {begun:?}");
+    rig.spool().rewind();
+    let got = rig.drain();
+    let distinct: std::collections::BTreeSet<_> = got.rows.iter().copied().collect();
+    assert_eq!(
+        (distinct.len(), got.rows.len(), got.lost_in_all()),
+        (got.rows.len(), (urgent + routine + 3) as usize, 0)
+    );
+}
+
+/// Less than a part: nothing is numbered anew, and a session that greets and takes nothing is no end of an outage.
+#[test]
+fn a_short_outage_is_one_part_and_sessions_that_take_nothing_end_none() {
+    let mut rig = Rig::new(Limits::default());
+    let boot = rig.boot();
+    rig.spool().release();
+    rig.append(Lane::Urgent, 3, 50);
+    rig.now_ms += 500 * SECOND;
+    let now_ms = rig.now_ms;
+    rig.spool().tick(now_ms);
+    assert_eq!(rig.spool().hold(), boot);
+    rig.spool().release();
+    rig.spool().tick(now_ms + 200 * SECOND);
+    assert_ne!(rig.spool().hold(), boot, "700 s since somebody took something");
+    // Only what nobody has taken yet is worth a part.
+    let batch = rig.next(10);
+    assert_eq!((batch.boot, batch.rows.len()), (boot, 3));
+    let taken = rig.spool().hold();
+    rig.spool().acked(boot, Lane::Urgent, 3);
+    rig.spool().release();
+    rig.spool().tick(now_ms + HOUR);
+    assert_eq!(rig.spool().hold(), taken, "nothing was measured");
+}
+
+/// An agent that is killed in the third part of an outage loses nothing of the others.
+#[test]
+fn parts_of_an_outage_outlive_the_agent() {
+    let mut rig = Rig::new(Limits::default());
+    rig.spool().release();
+    let made = outage(&mut rig, 1, |_| (4, 2));
+    rig.kill();
+    rig.start();
+    let batches = rig.batches();
+    assert!(batches.iter().all(|batch| !batch.ours), "another process's times");
+    rig.spool().rewind();
+    let got = rig.drain();
+    assert_eq!((got.rows.len() as u64, got.lost_in_all()), (made.0 + made.1, 0));
 }
 
 #[test]

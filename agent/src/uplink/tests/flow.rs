@@ -2,8 +2,9 @@
 
 use parallax_decide::observation::Lane;
 
-use super::rig::{Agent, Rig, greeting, numbers};
+use super::rig::{Agent, Line, Rig, greeting, numbers};
 use super::*;
+use crate::spool::BootId;
 use crate::spool::{Limits, Spool};
 
 #[tokio::test]
@@ -61,11 +62,44 @@ async fn after_a_restart_the_earlier_boot_is_drained_under_its_own_name() {
     let live = session.batch().await;
     assert_eq!((live.boot_id.clone(), numbers(&live)), (agent.boot.to_string(), vec![1]));
     let left = session.batch().await;
-    assert_eq!((left.boot_id.clone(), numbers(&left)), (earlier, vec![1, 2]));
+    assert_eq!((left.boot_id.clone(), numbers(&left), left.ages_hold), (earlier, vec![1, 2], false));
     session.ack(&live).await;
     session.ack(&left).await;
     agent.stop().await;
     assert_eq!(std::fs::read_dir(state.path().join("spool")).unwrap().count(), 1, "the earlier boot is gone");
+}
+
+/// Hours without a coordinator: the last part of what was measured is the boot of the greeting and comes first; the
+/// part before it follows under its own name, with ages that hold.
+#[tokio::test]
+async fn after_a_long_outage_the_last_part_comes_first_and_the_others_ages_hold() {
+    let (authority, state) = (Authority::new(), tempfile::tempdir().unwrap());
+    let Line { mut uplink, tasks, reports } =
+        Line::new(state.path(), &authority, &authority, &["127.0.0.1:1".to_owned()]);
+    let recorder = uplink.recorder.clone();
+    let encoded = prost::Message::encode_to_vec(&v1::Observation::default());
+    let now_ms = clock::boottime_ms();
+    let before = {
+        let mut spool = recorder.spool();
+        spool.release();
+        let before = spool.hold();
+        spool.release();
+        spool.append(Lane::Urgent, now_ms, false, &encoded);
+        spool.tick(now_ms + 3_600_000);
+        spool.append(Lane::Urgent, now_ms, false, &encoded);
+        before.to_string()
+    };
+    let mut rig = Rig::start(&authority).await;
+    uplink.coordinators = vec![rig.address.to_string().parse().unwrap()];
+    let agent = Line { uplink, tasks, reports }.run();
+    let mut session = rig.greeted().await;
+    assert_ne!(session.hello.boot_id, before);
+    let (last, earlier) = (session.batch().await, session.batch().await);
+    assert_eq!((&last.boot_id, numbers(&last)), (&session.hello.boot_id, vec![1]));
+    assert_eq!((earlier.boot_id.clone(), numbers(&earlier), earlier.ages_hold), (before, vec![1], true));
+    session.ack(&last).await;
+    session.ack(&earlier).await;
+    agent.stop().await;
 }
 
 #[tokio::test]

@@ -49,6 +49,31 @@ async fn b76_a_hop_that_winds_the_connection_up_is_noticed() {
     survives(Cut::GoAway).await;
 }
 
+/// With an agent's own patience, on a clock that is moved: a stream that dies is left within fifteen seconds, and no
+/// live one is.
+#[tokio::test(start_paused = true)]
+async fn b76_whatever_dies_is_noticed_within_fifteen_seconds() {
+    for cut in [Cut::Freeze, Cut::PingsOnly, Cut::Reset, Cut::GoAway] {
+        let (authority, state) = (Authority::new(), tempfile::tempdir().unwrap());
+        let mut rig = Rig::start(&authority).await;
+        let mut line = Line::new(state.path(), &authority, &authority, &[rig.address.to_string()]);
+        line.uplink.timing = Timing::default();
+        let agent = line.run();
+        let mut session = rig.greeted().await;
+        // A minute of silence but for heartbeats ends nothing.
+        let quiet = tokio::time::timeout(Duration::from_secs(60), session.received()).await;
+        assert!(quiet.is_err() && agent.status.snapshot().trouble.is_none(), "{cut:?}");
+        rig.cuts.all(cut);
+        let (begun, server) = (now(), tokio::spawn(async move { while session.received().await.is_some() {} }));
+        while agent.status.snapshot().trouble.is_none() {
+            assert!(now() - begun <= Duration::from_secs(15), "{cut:?} was not noticed");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        server.abort();
+        agent.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn a_coordinator_that_knows_no_heartbeats_keeps_its_stream() {
     let (authority, state) = (Authority::new(), tempfile::tempdir().unwrap());

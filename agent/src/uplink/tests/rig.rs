@@ -19,7 +19,7 @@ use super::cut::{self, Cut};
 use super::*;
 use crate::assignment::wire::tests::wire as assignment;
 use crate::measured::{ControlParticulars, Measured, Reason, What};
-use crate::spool::{Limits, Spool};
+use crate::spool::{BootId, Limits, Spool};
 use crate::uplink::connector::COORDINATOR_NAME;
 use crate::uplink::known::Known;
 use crate::uplink::proxy::ProxySetting;
@@ -225,7 +225,6 @@ impl Line {
             coordinators: to.iter().map(|one| one.parse().unwrap()).collect(),
             connector: Connector::new(ProxySetting::None, Known::open(state), recorder.clock().clone()),
             identity: Identity::new(folder),
-            boot,
             recorder: recorder.clone(),
             kept: Arc::new(Kept::open(state, &held.signers, &held.vantage)),
             epoch: Epoch::open(state),
@@ -244,7 +243,8 @@ impl Line {
     pub(super) fn run(self) -> Agent {
         let Self { uplink, tasks, reports } = self;
         let (stop, stopping) = watch::channel(false);
-        let (recorder, boot) = (uplink.recorder.clone(), uplink.boot);
+        let recorder = uplink.recorder.clone();
+        let boot = recorder.spool().hold();
         let (kept, status) = (Arc::clone(&uplink.kept), uplink.status.clone());
         let running = tokio::spawn(uplink.run(stopping));
         Agent { recorder, boot, kept, tasks, reports, status, stop, running }

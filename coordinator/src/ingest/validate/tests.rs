@@ -15,7 +15,11 @@ fn check(observations: Vec<v1::Observation>) -> Checked {
     let config = testing::example();
     let boot = boot_id(BOOT).unwrap();
     let context = Context { vantage: VantageId(1), boot, topology: &config.topology };
-    batch(&v1::Batch { boot_id: BOOT.to_owned(), observations, lane: v1::Lane::Urgent.into() }, context).unwrap()
+    batch(
+        &v1::Batch { boot_id: BOOT.to_owned(), observations, lane: v1::Lane::Urgent.into(), ..v1::Batch::default() },
+        context,
+    )
+    .unwrap()
 }
 
 fn taken(fact: v1::observation::Fact) -> NewObservation {
@@ -204,9 +208,15 @@ fn a_path_a_loss_and_missed_rounds_are_taken_with_their_particulars() {
     let config = testing::example();
     let context = Context { vantage: VantageId(1), boot: Uuid::from_u128(7), topology: &config.topology };
     let observations = vec![observed(v1::observation::Fact::Loss(loss()))];
-    let earlier = v1::Batch { boot_id: BOOT.to_owned(), observations, lane: v1::Lane::Urgent.into() };
+    let earlier =
+        v1::Batch { boot_id: BOOT.to_owned(), observations, lane: v1::Lane::Urgent.into(), ..v1::Batch::default() };
     let checked = batch(&earlier, context).unwrap();
-    assert_eq!(checked.items[0].content.as_ref().unwrap().lost_ago, None);
+    let content = checked.items[0].content.as_ref().unwrap();
+    assert_eq!((content.lost_ago, content.of_earlier_start), (None, true));
+    // Those of an earlier part of an outage are by the clock of the process that said hello.
+    let checked = batch(&v1::Batch { ages_hold: true, ..earlier }, context).unwrap();
+    let content = checked.items[0].content.as_ref().unwrap();
+    assert!(content.lost_ago.is_some() && !content.of_earlier_start);
     // Damage may have taken the numbers as well.
     let damaged =
         v1::Loss { reason: v1::LossReason::Damaged.into(), first_sequence: 0, last_sequence: 0, count: 0, ..loss() };
@@ -223,7 +233,8 @@ fn a_batch_of_no_known_lane_is_refused_as_a_whole() {
     let context = Context { vantage: VantageId(1), boot: boot_id(BOOT).unwrap(), topology: &config.topology };
     let observations = vec![observed(v1::observation::Fact::Connection(connection()))];
     for lane in [0, 3] {
-        let sent = v1::Batch { boot_id: BOOT.to_owned(), observations: observations.clone(), lane };
+        let sent =
+            v1::Batch { boot_id: BOOT.to_owned(), observations: observations.clone(), lane, ..v1::Batch::default() };
         assert_eq!(batch(&sent, context).unwrap_err().0, "unknown_word");
     }
 }

@@ -73,7 +73,7 @@ impl Queue {
             .collect();
         self.sent = observations.last()?.sequence;
         self.flying.push_back(self.sent);
-        Some(v1::Batch { boot_id: boot_id.to_owned(), observations, lane: self.lane.into() })
+        Some(v1::Batch { boot_id: boot_id.to_owned(), observations, lane: self.lane.into(), ..v1::Batch::default() })
     }
 
     /// Everything up to `sequence` is stored: when their probes ended, oldest first.
