@@ -40,10 +40,12 @@ create table join_token (
     refused_count   bigint not null default 0,
     refused_last_at timestamptz,
     refused_last_from text,
+    again_last_at   timestamptz,
     check ((used_at is null) = (used_by_sha256 is null))
 );
 create index join_token_vantage on join_token (vantage_id);
-comment on table  join_token is 'One-use tokens with which agents join. The secret itself is nowhere: it is printed once.';
+create index join_token_expires on join_token (expires_at);
+comment on table  join_token is 'One-use tokens with which agents join, until 91 days after their end and their last use. The secret itself is nowhere: it is printed once.';
 comment on column join_token.id is 'Key, for people.';
 comment on column join_token.vantage_id is 'Which vantage an agent becomes with it.';
 comment on column join_token.secret_sha256 is 'SHA-256 of the secret of 32 random bytes.';
@@ -57,9 +59,10 @@ comment on column join_token.revoked_at is 'When a person took it back; null: no
 comment on column join_token.refused_count is 'How often somebody else came with it after its use.';
 comment on column join_token.refused_last_at is 'When that was last.';
 comment on column join_token.refused_last_from is 'From which address.';
+comment on column join_token.again_last_at is 'When a repetition by the key that used it was last written into the audit table, database clock; null: never.';
 
 create table agent_certificate (
-    serial           bytea primary key check (length(serial) between 1 and 20),
+    serial           bytea not null check (length(serial) between 1 and 20),
     vantage_id       smallint not null references vantage,
     key_sha256       bytea not null check (length(key_sha256) = 32),
     authority_sha256 bytea check (length(authority_sha256) = 32),
@@ -69,13 +72,16 @@ create table agent_certificate (
     recorded_at      timestamptz not null default clock_timestamp(),
     coordinator      uuid,
     remote           text,
-    token_id         bigint references join_token,
-    revoked_at       timestamptz
+    token_id         bigint references join_token on delete set null,
+    revoked_at       timestamptz,
+    primary key (serial, key_sha256)
 );
 create index agent_certificate_key on agent_certificate (key_sha256);
 create index agent_certificate_vantage on agent_certificate (vantage_id, not_after);
+create index agent_certificate_end on agent_certificate (not_after);
+create index agent_certificate_token on agent_certificate (token_id) where token_id is not null;
 comment on table  agent_certificate is 'Certificates of agents: those issued here, and those made by hand, from the first time they were shown. Kept until 91 days after their end.';
-comment on column agent_certificate.serial is 'Serial number, random.';
+comment on column agent_certificate.serial is 'Serial number, random here; another tool of the operator''s may count, so it is unique only together with the key.';
 comment on column agent_certificate.vantage_id is 'Whose: counts, whatever name the certificate carries (a vantage may have been renamed).';
 comment on column agent_certificate.key_sha256 is 'SHA-256 of its public key (SubjectPublicKeyInfo).';
 comment on column agent_certificate.authority_sha256 is 'SHA-256 of the public key of the authority that issued it; null: made by hand, not known.';
@@ -85,7 +91,7 @@ comment on column agent_certificate.not_after is 'Valid until.';
 comment on column agent_certificate.recorded_at is 'When this row was written, database clock.';
 comment on column agent_certificate.coordinator is 'Random identity of the coordinator process that issued or first saw it.';
 comment on column agent_certificate.remote is 'Address it was issued to or first shown from. A personal datum where an agent runs at somebody''s home.';
-comment on column agent_certificate.token_id is 'Token it was joined with; null: none.';
+comment on column agent_certificate.token_id is 'Token it was joined with; null: none, or forgotten.';
 comment on column agent_certificate.revoked_at is 'When it was refused for good; null: valid while its time lasts.';
 
 create table enrolment (

@@ -11,7 +11,7 @@
 //! [`embedded`] the Postgres that comes along when none is given, [`clock`] the only clock,
 //! [`installation`] whether the database went back, [`reload`] how a configuration is taken, [`admitted`] the taking in of
 //! approved vantages, [`revocation`] the cutting off, [`room`] the embedded database's room, [`secret`] what is in no message, [`state`] what all share,
-//! [`error`] how a command says that it failed.
+//! [`error`] how a command says that it failed, [`hex`] bytes as people read them.
 //!
 //! Absent on purpose: judgement, which is pure and lives in `parallax-decide`; and any way for a
 //! type of the wire to get past [`ingest`] or for SQL to get out of [`store`].
@@ -23,6 +23,7 @@ pub mod clock;
 pub mod config;
 pub mod embedded;
 pub mod error;
+pub mod hex;
 pub mod hub;
 pub mod identity;
 pub mod ingest;

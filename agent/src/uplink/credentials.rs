@@ -50,7 +50,12 @@ impl Credentials {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(self.roots.iter().cloned());
         let bare = Self::showing_nothing(Judge::new(roots)?, self.validity)?;
-        Ok(Self { authorities: self.authorities.clone(), roots: self.roots.clone(), ..bare })
+        Ok(Self {
+            authorities: self.authorities.clone(),
+            roots: self.roots.clone(),
+            signers: self.signers.clone(),
+            ..bare
+        })
     }
 
     fn showing_nothing(judge: Judge, validity: Validity) -> Result<Self, rustls::Error> {

@@ -48,7 +48,7 @@ pub struct Enrolled {
     pub vantage: String,
     /// Our own certificate in DER, and those above it.
     pub certificates: Vec<Vec<u8>>,
-    /// Whom to trust from now on.
+    /// Whom to trust from now on; empty lists: as before.
     pub trusted: Trusted,
     /// This machine's wall clock less the coordinator's, in ms.
     pub clock_offset_ms: i64,
@@ -104,7 +104,7 @@ impl From<FolderError> for NotEnrolled {
     }
 }
 
-/// Asks one coordinator.
+/// Asks one coordinator. Whom it says to trust counts only where no signer of orders is known yet.
 ///
 /// # Errors
 /// When there is no certificate, or none that an authority vouches for.
@@ -128,7 +128,12 @@ pub async fn ask(
         asked => asked?,
     };
     let identity = reply.identity.ok_or_else(|| NotEnrolled::Answer("the answer holds no identity".to_owned()))?;
-    let trusted = Trusted::try_from(&identity.trust.unwrap_or_default())?;
+    // Whoever knows its signers takes nothing else from anybody who can merely answer here: what changes, a
+    // known signer says on the next stream.
+    let trusted = match with.signers.is_empty() {
+        true => Trusted::try_from(&identity.trust.unwrap_or_default())?,
+        false => Trusted::default(),
+    };
     let roots: &[CertificateDer<'static>] = match trusted.authorities.is_empty() {
         true => &with.roots,
         false => &trusted.authorities,

@@ -1,8 +1,6 @@
 //! `parallax authority`: list the certificate authorities of STATE/ca, put a new one beside them, retire an old one.
 //! A running coordinator sees the change by itself within seconds.
 
-use std::collections::BTreeMap;
-
 use clap::{Args, Subcommand};
 use parallax_proto::token::Fingerprint;
 use serde_json::{Value, json};
@@ -15,14 +13,15 @@ use super::who::Who;
 use super::{Global, print, print_json};
 use crate::clock;
 use crate::error::{Exit, Failure};
-use crate::identity::bundle::{self, Bundle, Making, hex};
+use crate::hex::hex;
+use crate::identity::bundle::{self, Bundle, Making};
 use crate::store::audit::{self, Deed};
 use crate::store::certificate;
 
 /// `parallax authority …`
 #[derive(Debug, Subcommand)]
 pub enum AuthorityCommand {
-    /// List the authorities that are trusted, and how many valid certificates each vouches for.
+    /// List the authorities that are trusted, and how many vantages need each.
     List(List),
     /// Make a new authority beside the old one: it issues from now on, and both are trusted.
     Rotate(Rotate),
@@ -63,7 +62,7 @@ pub struct Rotate {
 pub struct Retire {
     /// Beginning of its fingerprint.
     pub fingerprint: String,
-    /// Also while valid certificates of it are left: their agents must join again.
+    /// Also while vantages need it: their agents must join again.
     #[arg(long)]
     pub force: bool,
     /// Why, for the audit table.
@@ -109,13 +108,12 @@ async fn list(one: &List, global: &Global) -> Result<(), Failure> {
         None => Bundle::open(&one.database.state.path()?, Making::Forbidden, clock::wall())?,
     };
     let mut connection = connect(&one.database).await?;
-    let counts: BTreeMap<[u8; 32], i64> =
-        certificate::valid_by_authority(&mut connection).await.map_err(failed)?.into_iter().collect();
+    let counts = certificate::vantages_by_authority(&mut connection).await.map_err(failed)?;
     let (issues, serves) = (bundle.issuing()?.key_sha256, bundle.serving()?.key_sha256);
     let mut rows = Vec::new();
     let mut out = String::new();
     for authority in bundle.able() {
-        let count = counts.get(&authority.key_sha256).copied().unwrap_or(0);
+        let count = counts.get(&Some(authority.key_sha256)).copied().unwrap_or(0);
         let until = authority.not_after.format(&Rfc3339).unwrap_or_default();
         let role = match (authority.key_sha256 == issues, authority.key_sha256 == serves) {
             (true, true) => "issues agents' certificates and the coordinator's",
@@ -125,17 +123,23 @@ async fn list(one: &List, global: &Global) -> Result<(), Failure> {
         };
         let may_retire = authority.key_sha256 != issues && count == 0;
         rows.push(json!({
-            "fingerprint": hex(&authority.key_sha256), "not_after": until, "role": role, "valid_certificates": count,
+            "fingerprint": hex(&authority.key_sha256), "not_after": until, "role": role, "vantages": count,
             "may_be_retired": may_retire,
         }));
         out.push_str(&format!(
-            "{}\n  {role}; {count} valid certificates; until {until}{}\n",
+            "{}\n  {role}; {count} vantages need it; until {until}{}\n",
             Fingerprint(&authority.key_sha256),
             if may_retire { "; may be retired" } else { "" },
         ));
     }
+    let by_hand = counts.get(&None).copied().unwrap_or(0);
     if global.json {
-        return print_json(&json!({ "schema": 1, "authorities": rows }));
+        return print_json(&json!({ "schema": 1, "authorities": rows, "vantages_by_hand": by_hand }));
+    }
+    if by_hand > 0 {
+        out.push_str(&format!(
+            "{by_hand} vantages use an identity made by hand, whose authority is not recorded: look before you retire one\n"
+        ));
     }
     print(&out)
 }
@@ -162,17 +166,16 @@ async fn retire(one: &Retire, global: &Global) -> Result<(), Failure> {
     let state = one.database.state.path()?;
     let mut connection = connect(&one.database).await?;
     let wanted = one.fingerprint.replace(':', "").to_ascii_lowercase();
-    let counts = certificate::valid_by_authority(&mut connection).await.map_err(failed)?;
-    let left = counts.iter().find(|(authority, _)| hex(authority).starts_with(&wanted)).map_or(0, |(_, count)| *count);
+    let counts = certificate::vantages_by_authority(&mut connection).await.map_err(failed)?;
+    let of_it = |authority: &Option<[u8; 32]>| authority.is_some_and(|one| hex(&one).starts_with(&wanted));
+    let left: i64 = counts.iter().filter(|(authority, _)| of_it(authority)).map(|(_, count)| count).sum();
     if left > 0 && !one.force {
-        return Err(Failure::new(Exit::Refused, format!("{left} valid certificates of this authority are left"))
-            .why(
-                "their agents would be locked out; each gets a new one at half to two thirds of its certificate's life",
-            )
-            .fix("wait, see `parallax authority list`, or --force and let those agents join again"));
+        return Err(Failure::new(Exit::Refused, format!("{left} vantages need this authority"))
+            .why("their latest certificate is of it and holds, or ended within 90 days and can still be renewed; their agents would be locked out")
+            .fix("wait: each gets a new one at half to two thirds of its certificate's life, see `parallax authority list`; remove vantages that never come back, or --force and let those agents join again"));
     }
     let fingerprint = bundle::retire(&state, &wanted, clock::wall())?;
-    let detail = json!({ "valid_certificates": left });
+    let detail = json!({ "vantages": left });
     noted(&mut connection, "authority_retired", &fingerprint, (&one.who, &one.reason), detail).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "fingerprint": fingerprint, "retired": true }));

@@ -23,10 +23,11 @@ use crate::error::{Exit, Failure};
 use crate::identity::keeper::{Keeper, REFRESH_EVERY};
 use crate::ingest;
 use crate::state::App;
+use crate::store::certificate::FORGOTTEN_MAX;
 use crate::store::config_version::How;
 use crate::store::enrolment::{self, Enrolment};
 use crate::store::servers::Servers;
-use crate::store::{self, StoreError, certificate, partition, setup};
+use crate::store::{self, StoreError, certificate, partition, setup, token};
 use crate::web::listen::WebListener;
 use crate::{installation, relay, reload, revocation, room, tasks, web};
 
@@ -229,9 +230,8 @@ async fn upkeep(app: Arc<App>, keeper: Arc<Keeper>, file: ConfigFile, shutdown: 
             () = shutdown.cancelled() => return,
             _ = looks.tick() => {}
             _ = prunings.tick() => {
-                let pruned = async { certificate::prune(&mut *app.pool.acquire().await?).await };
-                if let Err(error) = pruned.await {
-                    tracing::debug!(%error, "old certificates are not forgotten; tried again within the hour");
+                if let Err(error) = prune(&app).await {
+                    tracing::debug!(%error, "old certificates and tokens are not all forgotten; tried again within the hour");
                 }
                 continue;
             }
@@ -248,6 +248,15 @@ async fn upkeep(app: Arc<App>, keeper: Arc<Keeper>, file: ConfigFile, shutdown: 
             }
         }
     }
+}
+
+/// Forgets certificates and tokens of long ago, in small steps.
+async fn prune(app: &App) -> Result<(), StoreError> {
+    let step = u64::try_from(FORGOTTEN_MAX).unwrap_or(u64::MAX);
+    let mut connection = app.pool.acquire().await?;
+    while certificate::prune(&mut connection).await? >= step {}
+    while token::prune(&mut connection).await? >= step {}
+    Ok(())
 }
 
 fn listen_to_signals(shutdown: &CancellationToken) -> Result<(), Failure> {

@@ -406,11 +406,8 @@ mod tests {
         .fetch_one(&mut connection)
         .await
         .unwrap();
-        assert!(!stored.contains(&crate::identity::bundle::hex(&token.secret)), "{stored}");
-        assert!(
-            stored.contains(&crate::identity::bundle::hex(&sha256(&token.secret))) && stored.contains("anna"),
-            "{stored}"
-        );
+        assert!(!stored.contains(&crate::hex::hex(&token.secret)), "{stored}");
+        assert!(stored.contains(&crate::hex::hex(&sha256(&token.secret))) && stored.contains("anna"), "{stored}");
         let row = vantage::by_name(&mut connection, &"branch-omsk".parse().unwrap()).await.unwrap().unwrap();
         assert_eq!(row.labels["site"], "kazan");
         // Two tokens have two secrets.

@@ -25,6 +25,7 @@ use super::authority::{Authority, BACKDATED};
 use super::files::{self, GROUP_AND_OTHERS, OTHERS, cannot};
 use super::request::sha256;
 use crate::error::{Exit, Failure};
+use crate::hex::hex;
 
 /// Start of the name of the folder of a later authority.
 const LATER: &str = "authority-";
@@ -205,16 +206,6 @@ pub fn retire(state: &Path, fingerprint: &str, now: OffsetDateTime) -> Result<St
         }
     }
     Ok(whole)
-}
-
-/// Lower-case hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn make_first(folder: &Path, now: OffsetDateTime) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 //! Names in it are not read: whom a certificate is for, the coordinator knows from the token or the stream.
 
 use parallax_proto::REQUEST_BYTES_MAX;
+use rcgen::PublicKeyData;
 use ring::digest::{SHA256, digest};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
@@ -13,7 +14,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 pub struct AgentKey {
     /// For the issuing library.
     pub public: rcgen::SubjectPublicKeyInfo,
-    /// SHA-256 of the SubjectPublicKeyInfo.
+    /// SHA-256 of the SubjectPublicKeyInfo, as it stands in certificates.
     pub sha256: [u8; 32],
 }
 
@@ -38,7 +39,12 @@ impl AgentKey {
         parsed.verify_signature().map_err(|_| "it is not signed with the key it is for".to_owned())?;
         let public = rcgen::SubjectPublicKeyInfo::from_der(info.raw)
             .map_err(|_| "its key is neither P-256 nor Ed25519".to_owned())?;
-        Ok(Self { public, sha256: sha256(info.raw) })
+        // As it will stand in the certificate, by which it is known: written otherwise, one key would have two hashes.
+        let canonical = public.subject_public_key_info();
+        if canonical != info.raw {
+            return Err("its key is not written as in a certificate (DER)".to_owned());
+        }
+        Ok(Self { public, sha256: sha256(&canonical) })
     }
 }
 
@@ -64,7 +70,7 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PublicKeyData};
+    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
     use super::*;
 
@@ -83,6 +89,32 @@ mod tests {
             let read = AgentKey::of_request(&request(&key)).unwrap();
             assert_eq!(read.sha256, sha256(&key.subject_public_key_info()));
         }
+    }
+
+    /// The same key with parameters that no certificate carries: signed by its holder, and known by another hash.
+    #[test]
+    fn a_key_written_in_another_way_is_refused() {
+        use rcgen::SigningKey as _;
+        let sequence = |parts: &[&[u8]]| {
+            let whole = parts.concat();
+            let length = u8::try_from(whole.len()).unwrap();
+            if length < 128 {
+                [&[0x30, length], &whole[..]].concat()
+            } else {
+                [&[0x30, 0x81, length], &whole[..]].concat()
+            }
+        };
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let ed25519: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
+        let request = |algorithm: &[u8]| {
+            let info = sequence(&[algorithm, &[0x03, 0x21, 0], key.der_bytes()]);
+            let info = sequence(&[&[0x02, 1, 0], &[0x30, 0], &info, &[0xa0, 0]]);
+            let signature = key.sign(&info).unwrap();
+            sequence(&[&info, &sequence(&[ed25519]), &[0x03, 0x41, 0], &signature])
+        };
+        AgentKey::of_request(&request(&sequence(&[ed25519]))).unwrap();
+        let refused = AgentKey::of_request(&request(&sequence(&[ed25519, &[0x05, 0]]))).unwrap_err();
+        assert!(refused.contains("not written as in a certificate"), "{refused}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Accepts agents: TCP, the TLS handshake with a limit, and who it is. An agent without a certificate may
-//! only enrol, and gets a place of few for a short time.
+//! only enrol, and gets a place of few for a short time; one with a certificate has as long for its greeting.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
 use super::handshakes::{Arriving, Handshakes};
+use super::source::{FromOne, Sources};
 use super::tls;
 use crate::identity::keeper::Keeper;
 use crate::store::certificate::Presented;
@@ -28,10 +29,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections without a certificate at the same time: enrolling takes a second, and anybody can come.
 const STRANGERS_MAX: usize = 256;
 
+/// Of these, from one source: agents behind one router are set up by the dozen, and no source shall shut out others.
+const STRANGERS_OF_ONE_MAX: usize = 32;
+
 /// Life of a connection without a certificate.
 const STRANGER_LIFE: Duration = Duration::from_secs(30);
+
 /// Longest time for which a connection that has not greeted keeps a place: an agent gives up after as long.
 const GREETING_MAX: Duration = Duration::from_secs(10);
+
+/// Life of a connection with a certificate whose stream never greets: a certificate alone is no reason to stay.
+const UNSETTLED_LIFE: Duration = Duration::from_secs(30);
 
 /// Between two lines of the log about connections that were closed.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -51,9 +59,38 @@ pub struct Peer {
 #[derive(Debug)]
 pub struct Connection {
     stream: TlsStream<TcpStream>,
-    peer: Peer,
-    /// Of one without a certificate: when it ends, and its place.
-    stranger: Option<(Pin<Box<Sleep>>, OwnedSemaphorePermit)>,
+    pub(super) peer: Peer,
+    /// When it ends; none from its greeting on.
+    end: Option<Pin<Box<Sleep>>>,
+    /// Of one without a certificate.
+    _place: Option<Place>,
+}
+
+/// Places for those without a certificate. Clones are the same one.
+#[derive(Debug, Clone)]
+pub(super) struct Strangers {
+    places: Arc<Semaphore>,
+    sources: Sources,
+}
+
+#[derive(Debug)]
+struct Place {
+    _one: OwnedSemaphorePermit,
+    _source: FromOne,
+}
+
+impl Default for Strangers {
+    fn default() -> Self {
+        Self { places: Arc::new(Semaphore::new(STRANGERS_MAX)), sources: Sources::new(STRANGERS_OF_ONE_MAX) }
+    }
+}
+
+impl Strangers {
+    fn enter(&self, source: IpAddr) -> Result<Place, &'static str> {
+        let source = self.sources.enter(source).ok_or("too many agents without a certificate from there at once")?;
+        let one = Arc::clone(&self.places).try_acquire_owned();
+        Ok(Place { _one: one.map_err(|_| "too many agents without a certificate at once")?, _source: source })
+    }
 }
 
 /// Accepts until `shutdown` or until nobody takes the connections any more.
@@ -63,7 +100,7 @@ pub async fn run(
     sender: mpsc::Sender<io::Result<Connection>>,
     shutdown: CancellationToken,
 ) {
-    let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let strangers = Strangers::default();
     let mut handshakes = Handshakes::default();
     let mut tell = tokio::time::interval(TELL_EVERY);
     loop {
@@ -89,10 +126,10 @@ pub async fn run(
             }
         };
         let tls = TlsAcceptor::from(Arc::clone(&keeper.held().tls));
-        let (sender, strangers) = (sender.clone(), Arc::clone(&strangers));
+        let (sender, strangers) = (sender.clone(), strangers.clone());
         tokio::spawn(async move {
             let connection = tokio::select! {
-                connection = handshake(&tls, stream, remote, strangers) => connection,
+                connection = handshake(&tls, stream, remote, &strangers) => connection,
                 () = leave.overdue() => Err("no TLS handshake in time".to_owned()),
             };
             match connection {
@@ -102,7 +139,7 @@ pub async fn run(
                     // An error means that the server has ended; the connection ends with it.
                     let _ = sender.send(Ok(connection)).await;
                     tokio::time::sleep(GREETING_MAX).await;
-                    arriving.settled();
+                    arriving.give_way();
                 }
                 Ok(connection) => {
                     // Those have a limit of their own.
@@ -115,28 +152,33 @@ pub async fn run(
     }
 }
 
-async fn handshake(
+pub(super) async fn handshake(
     tls: &TlsAcceptor,
     stream: TcpStream,
     remote: SocketAddr,
-    strangers: Arc<Semaphore>,
+    strangers: &Strangers,
 ) -> Result<Connection, String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let stream = tls.accept(stream).await.map_err(|error| format!("TLS: {error}"))?;
     let (_, connection) = stream.get_ref();
     let Some(certificate) = connection.peer_certificates().and_then(|chain| chain.first()) else {
-        let place = strangers.try_acquire_owned().map_err(|_| "too many agents without a certificate at once")?;
-        let stranger = Some((Box::pin(tokio::time::sleep(STRANGER_LIFE)), place));
-        return Ok(Connection { peer: Peer { certificate: None, remote, arriving: None }, stream, stranger });
+        let place = strangers.enter(remote.ip())?;
+        let peer = Peer { certificate: None, remote, arriving: None };
+        return Ok(Connection { stream, peer, end: end_after(STRANGER_LIFE), _place: Some(place) });
     };
     let presented = tls::presented(certificate).map_err(|why| format!("client certificate: {why}"))?;
-    Ok(Connection { peer: Peer { certificate: Some(presented), remote, arriving: None }, stream, stranger: None })
+    let peer = Peer { certificate: Some(presented), remote, arriving: None };
+    Ok(Connection { stream, peer, end: end_after(UNSETTLED_LIFE), _place: None })
+}
+
+fn end_after(life: Duration) -> Option<Pin<Box<Sleep>>> {
+    Some(Box::pin(tokio::time::sleep(life)))
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(arriving) = &self.peer.arriving {
-            arriving.settled();
+            arriving.give_way();
         }
     }
 }
@@ -155,7 +197,10 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some((end, _)) = &mut self.stranger
+        if self.peer.arriving.as_ref().is_some_and(Arriving::has_settled) {
+            self.end = None;
+        }
+        if let Some(end) = &mut self.end
             && end.as_mut().poll(context).is_ready()
         {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));

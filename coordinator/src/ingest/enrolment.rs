@@ -18,11 +18,12 @@ use super::admission::{refusal, unavailable};
 use super::order;
 use super::pace::Pace;
 use crate::clock::{self, monotonic};
+use crate::hex::hex;
 use crate::identity::keeper::{Held, Keeper};
 use crate::identity::request::{AgentKey, sha256};
 use crate::state::App;
 use crate::store::audit::{self, Deed};
-use crate::store::certificate::{self, Holder, How, NewCertificate};
+use crate::store::certificate::{self, Against, Holder, How, NewCertificate};
 use crate::store::token::{self, Redeemed, Refusal};
 use crate::store::vantage::VantageId;
 use crate::store::{self, StoreError};
@@ -30,8 +31,8 @@ use crate::store::{self, StoreError};
 /// An agent whose clock is further off cannot tell whether certificates are valid.
 const SKEW_MAX: Duration = Duration::from_secs(300);
 
-/// A key may renew this long after its certificate's end: a branch that was dark for weeks comes back.
-const LATE_MAX: Duration = Duration::from_secs(90 * 86_400);
+/// A key may renew this long after its certificate's end.
+const LATE_MAX: Duration = Duration::from_secs(certificate::LATE_DAYS_MAX.unsigned_abs() as u64 * 86_400);
 
 /// How far the agent's clock is from ours stands under this name: the agent's less ours, ms.
 const CLOCK_OFFSET_MS: &str = "clock-offset-ms";
@@ -60,6 +61,8 @@ pub struct For<'a> {
     pub token: Option<i64>,
     /// Where it is sent.
     pub remote: IpAddr,
+    /// SHA-256 of the key that asks for it: of the certificate that is shown, or the one it is for.
+    pub by_sha256: &'a [u8; 32],
 }
 
 impl Service {
@@ -134,9 +137,13 @@ impl Service {
         let mut transaction = connection.begin().await?;
         let from = remote.to_string();
         let redeemed = match token::redeem(&mut transaction, secret_sha256, &key.sha256, &from).await? {
-            Redeemed::Granted { token, vantage, name, again } => {
-                let whom = For { vantage, name: &name, how: How::Join, token: Some(token), remote };
-                let identity = issue(&mut transaction, &self.app, held, key, whom).await?;
+            Redeemed::Granted { token, vantage, name, again, noted } => {
+                let by_sha256 = &key.sha256;
+                let whom = For { vantage, name: &name, how: How::Join, token: Some(token), remote, by_sha256 };
+                let identity = match issue(&mut transaction, &self.app, held, key, whom).await? {
+                    Ok(identity) => identity,
+                    Err(against) => return Ok(Err(against_token(against, &name))),
+                };
                 let what = if again { "token_used_again" } else { "token_used" };
                 let deed = Deed {
                     who: audit::COORDINATOR,
@@ -144,9 +151,10 @@ impl Service {
                     subject: &format!("vantage {name}"),
                     reason: "an agent joined",
                 };
-                let detail =
-                    json!({ "token": token, "from": from, "key_sha256": crate::identity::bundle::hex(&key.sha256) });
-                audit::write(&mut transaction, deed, &detail).await?;
+                if noted {
+                    let detail = json!({ "token": token, "key_sha256": hex(&key.sha256) });
+                    audit::write(&mut transaction, deed, &detail).await?;
+                }
                 Ok(identity)
             }
             Redeemed::Refused(refusal) => {
@@ -157,7 +165,7 @@ impl Service {
                         subject: &format!("vantage {vantage}"),
                         reason: "another key came with a token that was used; the holder keeps the vantage",
                     };
-                    audit::write(&mut transaction, deed, &json!({ "token": token, "from": from })).await?;
+                    audit::write(&mut transaction, deed, &json!({ "token": token })).await?;
                 }
                 Err(refusal)
             }
@@ -184,15 +192,13 @@ impl Service {
             ));
         };
         let name = &vantage.name;
-        if vantage.retired_at.is_some() {
-            return Err(refusal(Code::PermissionDenied, "vantage_unknown", &format!("vantage {name} was removed")));
-        }
-        if vantage.revoked_at.is_some() || key_revoked {
-            return Err(refusal(
-                Code::PermissionDenied,
-                "vantage_revoked",
-                &format!("vantage {name} or this key of it was revoked"),
-            ));
+        let against = match (vantage.retired_at, vantage.revoked_at) {
+            (Some(_), _) => Some(Against::VantageRetired),
+            (None, Some(_)) => Some(Against::VantageRevoked),
+            (None, None) => key_revoked.then_some(Against::KeyRevoked),
+        };
+        if let Some(against) = against {
+            return Err(against_key(against, name));
         }
         if now.since(end) > LATE_MAX {
             return Err(refusal(
@@ -202,9 +208,10 @@ impl Service {
             ));
         }
         let held = self.keeper.held();
-        let whom = For { vantage: vantage.id, name, how: How::LateRenewal, token: None, remote: remote.ip() };
-        let issued = async { issue(&mut *self.app.pool.acquire().await?, &self.app, &held, &key, whom).await };
-        let identity = issued.await.map_err(|error: StoreError| unavailable(&error))?;
+        let (how, by_sha256, remote) = (How::LateRenewal, &key.sha256, remote.ip());
+        let whom = For { vantage: vantage.id, name, how, token: None, remote, by_sha256 };
+        let issued = issue_alone(&self.app, &held, &key, whom).await.map_err(|error| unavailable(&error))?;
+        let identity = issued.map_err(|against| against_key(against, name))?;
         tracing::info!(vantage = identity.vantage, %remote, "renewed late");
         Ok(reply(identity))
     }
@@ -258,7 +265,8 @@ fn reply(identity: v1::Identity) -> v1::JoinReply {
     v1::JoinReply { identity: Some(identity), unix_ms: u64::try_from(clock::wall_ms()).unwrap_or(0) }
 }
 
-/// Issues a certificate and records it.
+/// Issues a certificate and records it, unless something stands against it. Call inside a transaction: until its end
+/// nobody can revoke, replace or remove the vantage.
 ///
 /// # Errors
 /// When the database refuses, or the certificate cannot be signed.
@@ -268,10 +276,18 @@ pub async fn issue(
     held: &Held,
     key: &AgentKey,
     whom: For<'_>,
-) -> Result<v1::Identity, StoreError> {
+) -> Result<Result<v1::Identity, Against>, StoreError> {
+    if let Some(against) = certificate::against(connection, whom.vantage, [whom.by_sha256, &key.sha256]).await? {
+        return Ok(Err(against));
+    }
     let unsigned =
         |why: String| StoreError::Database(sqlx::Error::Protocol(format!("cannot issue a certificate: {why}")));
-    let authority = held.bundle.issuing().map_err(|error| unsigned(error.to_string()))?;
+    let authority = match whom.how {
+        // It was away: while the authority is replaced, the old one may be all that it knows.
+        How::LateRenewal => held.bundle.serving(),
+        How::Join | How::Renewal => held.bundle.issuing(),
+    };
+    let authority = authority.map_err(|error| unsigned(error.to_string()))?;
     let issued = authority
         .issue(whom.name, &key.public, held.life, clock::wall())
         .map_err(|error| unsigned(error.to_string()))?;
@@ -288,11 +304,49 @@ pub async fn issue(
         token: whom.token,
     };
     certificate::record(connection, new).await?;
-    Ok(v1::Identity {
+    Ok(Ok(v1::Identity {
         vantage: whom.name.to_string(),
         certificates: vec![issued.certificate.to_vec()],
         trust: Some(order::trust(held)),
-    })
+    }))
+}
+
+/// [`issue`] in a transaction of its own.
+///
+/// # Errors
+/// As [`issue`].
+pub async fn issue_alone(
+    app: &App,
+    held: &Held,
+    key: &AgentKey,
+    whom: For<'_>,
+) -> Result<Result<v1::Identity, Against>, StoreError> {
+    let mut connection = app.pool.acquire().await?;
+    let mut transaction = connection.begin().await?;
+    let issued = issue(&mut transaction, app, held, key, whom).await?;
+    transaction.commit().await?;
+    Ok(issued)
+}
+
+/// What stands against a renewal, as the agent is told it.
+#[must_use]
+pub fn against_key(against: Against, name: &VantageName) -> Status {
+    let (word, text) = match against {
+        Against::VantageRetired => ("vantage_unknown", format!("vantage {name} was removed")),
+        Against::VantageRevoked | Against::KeyRevoked => {
+            ("vantage_revoked", format!("vantage {name} or this key of it was revoked"))
+        }
+    };
+    refusal(Code::PermissionDenied, word, &text)
+}
+
+fn against_token(against: Against, name: &VantageName) -> Refusal {
+    let vantage = name.to_string();
+    match against {
+        Against::VantageRetired => Refusal::VantageRetired { vantage },
+        Against::VantageRevoked => Refusal::VantageRevoked { vantage },
+        Against::KeyRevoked => Refusal::KeyRevoked { vantage },
+    }
 }
 
 /// A refusal as the agent is told it.
@@ -315,6 +369,10 @@ fn told(refused: &Refusal, remote: SocketAddr) -> Status {
         Refusal::KeyRevoked { vantage } => {
             ("vantage_revoked", format!("this key of vantage {vantage} was revoked; make a new one"))
         }
+        Refusal::TooLate { vantage } => (
+            "renewal_too_late",
+            format!("this key used it to join as {vantage} and holds no certificate any more; join with a new token"),
+        ),
     };
     refusal(Code::PermissionDenied, word, &format!("the join token was refused: {text}"))
 }

@@ -1,6 +1,6 @@
 //! Takes the agents' streams. The types of the wire stop here.
 //!
-//! - [`handshakes`]: which connections may begin theirs, and when.
+//! - [`handshakes`]: which connections may begin theirs, and when. [`source`]: how many of one source.
 //! - [`accept`]: TCP, mutual TLS. [`tls`]: what a client certificate says.
 //! - [`enrolment`]: how an agent gets a certificate, at a bounded [`pace`]. [`admission`]: which one may report;
 //!   [`standing`]: which do.
@@ -44,6 +44,7 @@ pub mod in_hand;
 pub mod order;
 pub mod pace;
 pub mod session;
+pub mod source;
 pub mod standing;
 #[cfg(test)]
 mod tests;

@@ -5,9 +5,11 @@
 //! which one machine has to itself. A try that was refused costs more. There is one bucket for all as well.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use super::source::network;
 
 /// Tries of one address in a row: a site behind one address may set up some dozens of agents at once.
 const TRIES_MAX: f64 = 60.0;
@@ -79,14 +81,6 @@ impl Pace {
         if let Some(bucket) = state.each.get_mut(&network(address)) {
             bucket.tries -= REFUSAL_COSTS;
         }
-    }
-}
-
-/// An address as one machine's.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 

@@ -20,7 +20,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use parallax_decide::names::VantageName;
@@ -50,6 +50,7 @@ use crate::store::vantage::VantageId;
 use batch::UnderWay;
 use down::{DOWN_MAX, DownMessage};
 use ending::{busy, closed, cut_off, ending};
+use renewing::Renewals;
 
 mod batch;
 mod down;
@@ -123,7 +124,7 @@ impl v1::probe_server::Probe for Service {
             arriving: peer.arriving.clone(),
             speaks: AtomicU32::new(0),
             generation: AtomicU32::new(0),
-            renewing: Arc::default(),
+            renewals: Renewals::default(),
         };
         let (name, remote) = (vantage.name, peer.remote);
         self.streams.spawn(async move {
@@ -167,8 +168,7 @@ struct Session {
     speaks: AtomicU32,
     /// Of the database, as it was last read.
     generation: AtomicU32,
-    /// A certificate is on its way to the agent.
-    renewing: Arc<AtomicBool>,
+    renewals: Renewals,
 }
 
 impl Session {
@@ -299,7 +299,7 @@ impl Session {
                 Err(_) => Ok(Some(message)),
             },
             Some(FromAgent::Renewal(renewal)) => {
-                self.renew(renewal);
+                self.renew(renewal).await?;
                 Ok(None)
             }
             Some(FromAgent::Batch(_) | FromAgent::Hello(_)) | None => Ok(Some(message)),

@@ -31,10 +31,12 @@ use crate::identity::{SERVER_NAME, folder};
 use crate::state::App;
 use crate::testing;
 
+mod accept;
 mod admission;
 mod batches;
 mod enrolment;
 mod identity;
+mod issuing;
 mod skew;
 mod tasks;
 mod trouble;

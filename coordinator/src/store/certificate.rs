@@ -1,6 +1,6 @@
 //! Certificates of agents, by their keys. A certificate's key says whose it is, whatever name it carries.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parallax_decide::names::VantageName;
 use parallax_decide::time::Timestamp;
@@ -11,9 +11,15 @@ use uuid::Uuid;
 use super::vantage::{self, VantageId, VantageRow};
 use super::{StoreError, timestamp};
 
+/// A key may renew this long after its certificate's end: a branch that was dark for weeks comes back.
+pub const LATE_DAYS_MAX: i32 = 90;
+
 /// Certificates are forgotten this long after their end: one day after the last moment at which their key
 /// could renew.
-const KEPT_FOR_DAYS: i32 = 91;
+const KEPT_FOR_DAYS: i32 = LATE_DAYS_MAX + 1;
+
+/// Rows forgotten in one statement: a few milliseconds.
+pub const FORGOTTEN_MAX: i64 = 1000;
 
 /// A clock that is slow by this much may have written the beginning of a certificate's validity: those made by
 /// this program begin this much before they were made. Seconds.
@@ -90,6 +96,46 @@ pub async fn record(connection: &mut PgConnection, new: NewCertificate<'_>) -> R
     Ok(())
 }
 
+/// What stands against a new certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Against {
+    /// The vantage was removed.
+    VantageRetired,
+    /// The vantage was revoked.
+    VantageRevoked,
+    /// One of the keys was revoked.
+    KeyRevoked,
+}
+
+/// Says what stands against a certificate for a vantage and these keys (the one that asks, and the one it is for),
+/// and holds the vantage as it is until the transaction ends: whoever revokes, replaces or removes it waits, and
+/// then finds the certificate too.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn against(
+    connection: &mut PgConnection,
+    vantage: VantageId,
+    keys_sha256: [&[u8; 32]; 2],
+) -> Result<Option<Against>, StoreError> {
+    let held = sqlx::query!("select revoked_at, retired_at from vantage where id = $1 for share", vantage.0)
+        .fetch_one(&mut *connection)
+        .await?;
+    if held.retired_at.is_some() {
+        return Ok(Some(Against::VantageRetired));
+    }
+    if held.revoked_at.is_some() {
+        return Ok(Some(Against::VantageRevoked));
+    }
+    // A statement of its own: it sees what was committed while the one above waited.
+    let revoked = sqlx::query_scalar!(
+        r#"select exists (select from agent_certificate where key_sha256 = any($1) and revoked_at is not null)
+               as "revoked!""#,
+        &keys_sha256.map(|key| key.to_vec())
+    );
+    Ok(revoked.fetch_one(connection).await?.then_some(Against::KeyRevoked))
+}
+
 /// What a client certificate says of itself, checked by TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Presented {
@@ -134,7 +180,7 @@ pub async fn holder(
     if row.keys_from.is_some_and(|from| made_at <= from.0) {
         return Ok(Some(Holder { vantage: row, key_revoked: true }));
     }
-    sqlx::query!(
+    let written = sqlx::query!(
         "insert into agent_certificate (serial, vantage_id, key_sha256, how, not_before, not_after, coordinator, remote)
          values ($1, $2, $3, 'by_hand', $4, $5, $6, $7) on conflict do nothing",
         presented.serial,
@@ -145,8 +191,12 @@ pub async fn holder(
         coordinator,
         remote
     )
-    .execute(connection)
+    .execute(&mut *connection)
     .await?;
+    if written.rows_affected() == 0 {
+        // It was shown twice in the same moment: what the other one found counts, and what happened to it since.
+        return by_key(connection, &presented.key_sha256, Some(&presented.serial)).await;
+    }
     Ok(Some(Holder { vantage: row, key_revoked: false }))
 }
 
@@ -177,16 +227,18 @@ pub async fn last_end(connection: &mut PgConnection, key_sha256: &[u8; 32]) -> R
     Ok(end.map(timestamp))
 }
 
-/// Forgets those that ended long ago, in small steps; returns how many.
+/// Forgets those that ended long ago, at most [`FORGOTTEN_MAX`]; returns how many.
 ///
 /// # Errors
 /// When the database refuses.
 pub async fn prune(connection: &mut PgConnection) -> Result<u64, StoreError> {
     let done = sqlx::query!(
-        "delete from agent_certificate where serial in (
-             select serial from agent_certificate where not_after < clock_timestamp() - make_interval(days => $1) limit 1000
+        "delete from agent_certificate where (serial, key_sha256) in (
+             select serial, key_sha256 from agent_certificate
+             where not_after < clock_timestamp() - make_interval(days => $1) limit $2
          )",
-        KEPT_FOR_DAYS
+        KEPT_FOR_DAYS,
+        FORGOTTEN_MAX
     )
     .execute(connection)
     .await?;
@@ -210,21 +262,29 @@ pub async fn revoked_keys(connection: &mut PgConnection) -> Result<BTreeSet<[u8;
         .collect()
 }
 
-/// How many valid certificates each authority vouches for.
+/// How many vantages hold a certificate of each authority that they may still use or renew: of each the latest.
+/// Under `None` those whose authority was not recorded, since they were made by hand.
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn valid_by_authority(connection: &mut PgConnection) -> Result<Vec<([u8; 32], i64)>, StoreError> {
+pub async fn vantages_by_authority(
+    connection: &mut PgConnection,
+) -> Result<BTreeMap<Option<[u8; 32]>, i64>, StoreError> {
     let rows = sqlx::query!(
-        r#"select authority_sha256 as "authority!", count(*) as "count!" from agent_certificate
-           where authority_sha256 is not null and revoked_at is null and not_after > clock_timestamp()
-           group by authority_sha256"#
+        r#"select authority_sha256, count(*) as "count!"
+           from (select distinct on (c.vantage_id) c.authority_sha256, c.not_after
+                 from agent_certificate c join vantage v on v.id = c.vantage_id
+                 where c.revoked_at is null and v.revoked_at is null and v.retired_at is null
+                 order by c.vantage_id, c.recorded_at desc) latest
+           where not_after > clock_timestamp() - make_interval(days => $1)
+           group by authority_sha256"#,
+        LATE_DAYS_MAX
     )
     .fetch_all(connection)
     .await?;
     rows.into_iter()
         .map(|row| {
-            let authority = row.authority.try_into();
+            let authority = row.authority_sha256.map(TryInto::try_into).transpose();
             let authority = authority
                 .map_err(|_| StoreError::content("agent_certificate", "authority_sha256", "?", "not 32 bytes"))?;
             Ok((authority, row.count))

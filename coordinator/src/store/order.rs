@@ -4,23 +4,19 @@ use sqlx::PgConnection;
 
 use super::StoreError;
 
-/// Generation of this database: it rises when it is restored from a backup, where the lease's epoch went back.
-///
-/// # Errors
-/// When the database refuses.
-pub async fn generation(connection: &mut PgConnection) -> Result<u32, StoreError> {
-    let generation = sqlx::query_scalar!("select generation from installation").fetch_one(connection).await?;
-    u32::try_from(generation).map_err(|error| StoreError::content("installation", "generation", "1", error))
-}
-
-/// (generation << 32) | epoch of the lease, as it is now.
+/// (generation << 32) | epoch of the lease, as it is now. The generation of a database rises when it is restored
+/// from a backup, where the lease's epoch went back.
 ///
 /// # Errors
 /// When the database refuses.
 pub async fn epoch(connection: &mut PgConnection) -> Result<u64, StoreError> {
-    let generation = generation(&mut *connection).await?;
-    let epoch = sqlx::query_scalar!("select epoch from lease where name = 'tasks'").fetch_optional(connection).await?;
-    Ok(joined(generation, epoch.unwrap_or(0)))
+    let now = sqlx::query!(
+        r#"select generation, coalesce((select epoch from lease where name = 'tasks'), 0) as "epoch!" from installation"#
+    );
+    let now = now.fetch_one(connection).await?;
+    let generation = u32::try_from(now.generation);
+    let generation = generation.map_err(|error| StoreError::content("installation", "generation", "1", error))?;
+    Ok(joined(generation, now.epoch))
 }
 
 /// What was [`joined`], apart again.

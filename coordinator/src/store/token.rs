@@ -10,11 +10,17 @@ use parallax_decide::time::Timestamp;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
+use super::certificate::{FORGOTTEN_MAX, LATE_DAYS_MAX};
 use super::vantage::VantageId;
 use super::{StoreError, timestamp};
 
-/// A second key at a used token is written into the audit table at most this often for one token.
+/// A second key at a used token, and the same key again, are written into the audit table at most this often for
+/// one token.
 const ALERT_EVERY: Duration = Duration::from_secs(3600);
+
+/// Tokens are forgotten this long after their end and after whoever came with them last: as long as the certificate
+/// that one was used for. Days.
+const KEPT_FOR_DAYS: i32 = 91;
 
 /// Tokens listed at most, the newest.
 const ROWS_MAX: i64 = 1000;
@@ -55,6 +61,8 @@ pub enum Redeemed {
         name: VantageName,
         /// The same key came before: the answer was lost.
         again: bool,
+        /// It is to be written down: the first time, and a repetition once within the hour.
+        noted: bool,
     },
     /// Nothing was granted.
     Refused(Refusal),
@@ -100,6 +108,11 @@ pub enum Refusal {
     },
     /// This key of the vantage was revoked.
     KeyRevoked {
+        /// The vantage.
+        vantage: String,
+    },
+    /// This key used it, and holds no certificate any more that could be renewed.
+    TooLate {
         /// The vantage.
         vantage: String,
     },
@@ -150,7 +163,9 @@ struct Found {
     used_from: Option<String>,
     revoked_at: Option<OffsetDateTime>,
     is_quiet: bool,
+    again_is_quiet: bool,
     key_revoked: bool,
+    key_held: bool,
 }
 
 /// Uses a token for a key. Call inside a transaction that also records the certificate: what is not
@@ -164,19 +179,31 @@ pub async fn redeem(
     key_sha256: &[u8; 32],
     from: &str,
 ) -> Result<Redeemed, StoreError> {
+    // The vantage before its token: the order of locks of whoever changes a vantage.
+    sqlx::query!(
+        "select from vantage v join join_token t on t.vantage_id = v.id where t.secret_sha256 = $1 for share of v",
+        secret_sha256.as_slice()
+    )
+    .execute(&mut *connection)
+    .await?;
     let found = sqlx::query_as!(
         Found,
         r#"select t.id, t.vantage_id, v.name, v.revoked_at as vantage_revoked_at, v.retired_at, t.expires_at,
                   t.expires_at <= clock_timestamp() as "is_over!", t.used_at, t.used_by_sha256, t.used_from, t.revoked_at,
                   coalesce(t.refused_last_at < clock_timestamp() - $3 * interval '1 second', true) as "is_quiet!",
+                  coalesce(t.again_last_at < clock_timestamp() - $3 * interval '1 second', true) as "again_is_quiet!",
                   exists (select from agent_certificate c where c.key_sha256 = $2 and c.revoked_at is not null)
-                      as "key_revoked!"
+                      as "key_revoked!",
+                  exists (select from agent_certificate c where c.key_sha256 = $2 and c.vantage_id = t.vantage_id
+                              and c.revoked_at is null and c.not_after > clock_timestamp() - make_interval(days => $4))
+                      as "key_held!"
            from join_token t join vantage v on v.id = t.vantage_id
            where t.secret_sha256 = $1
            for update of t"#,
         secret_sha256.as_slice(),
         key_sha256.as_slice(),
-        ALERT_EVERY.as_secs_f64()
+        ALERT_EVERY.as_secs_f64(),
+        LATE_DAYS_MAX
     )
     .fetch_optional(&mut *connection)
     .await?;
@@ -198,6 +225,7 @@ pub async fn redeem(
             return Ok(Redeemed::Refused(refusal));
         }
     };
+    let noted = !again || found.again_is_quiet;
     if !again {
         sqlx::query!(
             "update join_token set used_at = clock_timestamp(), used_by_sha256 = $2, used_from = $3 where id = $1",
@@ -207,9 +235,13 @@ pub async fn redeem(
         )
         .execute(connection)
         .await?;
+    } else if noted {
+        sqlx::query!("update join_token set again_last_at = clock_timestamp() where id = $1", found.id)
+            .execute(connection)
+            .await?;
     }
     let name = found.name.parse().map_err(|error| StoreError::content("vantage", "name", found.vantage_id, error))?;
-    Ok(Redeemed::Granted { token: found.id, vantage: VantageId(found.vantage_id), name, again })
+    Ok(Redeemed::Granted { token: found.id, vantage: VantageId(found.vantage_id), name, again, noted })
 }
 
 /// Whether the key may have it: true when it had it before.
@@ -239,6 +271,10 @@ fn decide(found: &Found, key_sha256: &[u8; 32]) -> Result<bool, Refusal> {
     }
     if found.key_revoked {
         return Err(Refusal::KeyRevoked { vantage: vantage() });
+    }
+    // What was revoked is forgotten one day: a key that is not known to be held is none.
+    if again && !found.key_held {
+        return Err(Refusal::TooLate { vantage: vantage() });
     }
     // Whoever has used it in time may ask again later: the answer was lost on its way.
     if !again && found.is_over {
@@ -333,6 +369,26 @@ pub async fn revoke_of(connection: &mut PgConnection, vantage: VantageId) -> Res
         "update join_token set revoked_at = clock_timestamp()
          where vantage_id = $1 and used_at is null and revoked_at is null",
         vantage.0
+    )
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// Forgets those that ended and were last come with long ago, at most [`FORGOTTEN_MAX`]; returns how many.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn prune(connection: &mut PgConnection) -> Result<u64, StoreError> {
+    let done = sqlx::query!(
+        "delete from join_token where id in (
+             select id from join_token
+             where expires_at < clock_timestamp() - make_interval(days => $1)
+               and greatest(expires_at, used_at, refused_last_at, again_last_at) < clock_timestamp() - make_interval(days => $1)
+             limit $2
+         )",
+        KEPT_FOR_DAYS,
+        FORGOTTEN_MAX
     )
     .execute(connection)
     .await?;

@@ -17,12 +17,14 @@ use super::*;
 use crate::uplink::connector::COORDINATOR_NAME;
 
 /// What is done with the next request, whatever it is.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Act {
     /// A certificate of so many seconds.
     Give(i64),
     /// The same, and then the connection is reset before the answer is on its way.
     Lose,
+    /// One of somebody else's authority.
+    Forge(Arc<Authority>),
     Refuse(Box<Status>),
 }
 
@@ -53,10 +55,11 @@ impl Desk {
     async fn serve(&self, request: Vec<u8>) -> Result<Response<v1::JoinReply>, Status> {
         self.asked.lock().unwrap().push(request.clone());
         let act = self.script.lock().unwrap().pop_front();
-        let life_s = match act {
+        let (authority, life_s) = match act {
             None => return Err(Status::internal("the script is over")),
             Some(Act::Refuse(status)) => return Err(*status),
-            Some(Act::Give(life_s)) => life_s,
+            Some(Act::Give(life_s)) => (Arc::clone(&self.authority), life_s),
+            Some(Act::Forge(other)) => (other, 3600),
             Some(Act::Lose) => {
                 for cut in self.cuts.lock().unwrap().iter() {
                     cut.send_replace(Cut::Reset);
@@ -66,7 +69,7 @@ impl Desk {
         };
         let identity = v1::Identity {
             vantage: "branch-kazan".to_owned(),
-            certificates: vec![self.authority.certify(&request, "branch-kazan", life_s)],
+            certificates: vec![authority.certify(&request, "branch-kazan", life_s)],
             trust: Some(self.trust.clone()),
         };
         Ok(Response::new(v1::JoinReply { identity: Some(identity), unix_ms: clock::unix_ms() }))

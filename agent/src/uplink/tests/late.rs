@@ -7,6 +7,8 @@ use super::rig::Line;
 use super::*;
 use crate::identity::folder::Folder;
 use crate::identity::key::Key;
+use crate::identity::signers::tests::Hand;
+use crate::identity::trusted::Trusted;
 
 /// An agent whose certificate ended so many seconds ago.
 fn ended(state: &Path, authority: &Authority, office: &Office) -> (Line, Folder) {
@@ -55,4 +57,39 @@ async fn b72_what_is_for_good_ends_the_agent_and_what_is_about_the_clock_does_no
     let Ended::IdentityRefused(why) = line.ended().await else { panic!("it goes on") };
     assert!(why.contains("renewal_too_late"), "{why}");
     assert_eq!(folder.key().unwrap().public(), key, "and nothing was changed");
+}
+
+#[tokio::test]
+async fn whoever_answers_an_agent_whose_certificate_ended_cannot_make_it_trust_others() {
+    let (authority, state) = (Arc::new(Authority::new()), tempfile::tempdir().unwrap());
+    let thief = Arc::new(Authority::new());
+    let stolen = v1::Trust {
+        authorities: vec![thief.der()],
+        signers: vec![Hand::new().bytes()],
+        coordinators: vec!["thief.example:8443".to_owned()],
+    };
+    let script = [Act::Forge(Arc::clone(&thief)), Act::Give(3600)];
+    let office = Office::open(&authority, stolen, script).await;
+    let (mut line, folder) = ended(state.path(), &authority, &office);
+    let known = v1::Trust {
+        authorities: vec![authority.der()],
+        signers: vec![Hand::new().bytes()],
+        coordinators: vec![office.address.to_string()],
+    };
+    let known = Trusted::try_from(&known).unwrap();
+    folder.trust(&known).unwrap();
+    let trusts = |line: &mut Line| {
+        let held = line.uplink.identity.credentials().unwrap();
+        let (roots, signers) = (held.roots.clone(), held.signers.clone());
+        Trusted { authorities: roots, signers, coordinators: held.coordinators.clone() }
+    };
+    let lost = line.lost().await;
+    assert_eq!(lost.word, "certificate_ended");
+    assert!(lost.why.contains("no certificate of ours"), "{}", lost.why);
+    assert_eq!(trusts(&mut line), known);
+    // A certificate that our own authority vouches for is taken, and nothing else of the answer.
+    let _ = line.ended().await;
+    assert_eq!((office.asked(), trusts(&mut line)), (2, known));
+    let held = line.uplink.identity.credentials().unwrap();
+    assert!(held.validity.holds(i64::try_from(clock::unix_ms() / 1000).unwrap()));
 }

@@ -12,7 +12,8 @@ use crate::cli::reading::Shown;
 use crate::cli::testing::{database, global, who};
 use crate::clock;
 use crate::error::{Exit, Failure};
-use crate::identity::bundle::{Bundle, Making, hex};
+use crate::hex::hex;
+use crate::identity::bundle::{Bundle, Making};
 use crate::store::vantage;
 
 fn change(name: &str, reason: &str, database: &Database) -> Change {
@@ -115,7 +116,7 @@ async fn an_authority_is_replaced_in_two_steps_that_are_written_down() {
     authority::run(AuthorityCommand::Rotate(rotate), &global()).await.unwrap();
     sqlx::query("with v as (insert into vantage (name) values ('de-fra') returning id)
                  insert into agent_certificate (serial, vantage_id, key_sha256, authority_sha256, how, not_before, not_after)
-                 select '\\x01', id, sha256('k'), $1, 'join', now(), now() + interval '1 day' from v")
+                 select '\\x01', id, sha256('k'), $1, 'join', now() - interval '100 days', now() - interval '80 days' from v")
         .bind(old.as_slice())
         .execute(&mut connection)
         .await

@@ -50,12 +50,11 @@ impl Session {
             let _turn = self.greetings.acquire().await;
             let mut connection = self.app.pool.acquire().await?;
             let version = store::assignment::version(&mut connection, self.id, &fingerprint).await?;
-            let generation = store::order::generation(&mut connection).await?;
-            Ok((version, generation, store::order::epoch(&mut connection).await?))
+            Ok((version, store::order::epoch(&mut connection).await?))
         };
-        let (version, generation, epoch) = version.await.map_err(|error: StoreError| unavailable(&error))?;
+        let (version, epoch) = version.await.map_err(|error: StoreError| unavailable(&error))?;
         content.version = version;
-        self.generation.store(generation, Ordering::Relaxed);
+        self.generation.store(store::order::apart(epoch).0, Ordering::Relaxed);
         self.orders.raise(epoch);
         self.send_order(Order::Assignment(content), None).await
     }

@@ -1,56 +1,109 @@
 //! A new certificate over the open stream.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use parallax_proto::v1;
 use parallax_proto::v1::coordinator_message::Message as ToAgent;
+use tonic::Status;
 
 use super::Session;
 use super::down::SEND_WITHIN;
+use crate::clock::monotonic;
 use crate::identity::request::AgentKey;
 use crate::ingest::admission::unavailable;
 use crate::ingest::enrolment::{self, For};
 use crate::store::certificate::How;
 
+/// Shortest time between two renewals of one stream: each costs a signature and a row for months, and the shortest
+/// life of a certificate is an hour.
+const RENEWALS_APART_MIN: Duration = Duration::from_secs(10);
+
+/// The renewals of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Renewals {
+    on_its_way: Arc<AtomicBool>,
+    begun_at: Mutex<Option<Instant>>,
+}
+
+/// A certificate on its way; another may be asked for once this is dropped.
+struct OnItsWay(Arc<AtomicBool>);
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Renewals {
+    fn begin(&self, now: Instant) -> Result<OnItsWay, String> {
+        let mut begun_at = self.begun_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if begun_at.is_some_and(|at| now.saturating_duration_since(at) < RENEWALS_APART_MIN) {
+            return Err(format!("asked again within {} s", RENEWALS_APART_MIN.as_secs()));
+        }
+        if self.on_its_way.swap(true, Ordering::AcqRel) {
+            return Err("one is on its way already".to_owned());
+        }
+        *begun_at = Some(now);
+        Ok(OnItsWay(Arc::clone(&self.on_its_way)))
+    }
+}
+
 impl Session {
-    /// Answers a request for a new certificate beside what else goes on: a slow database must hold up neither
-    /// a Pong nor a batch for it. One at a time.
-    pub(super) fn renew(&self, renewal: &v1::Renewal) {
-        let refused = |why: &str| v1::Renewed { answer: Some(v1::renewed::Answer::Refused(why.to_owned())) };
-        let key = match AgentKey::of_request(&renewal.request) {
-            Ok(key) if !self.renewing.swap(true, Ordering::AcqRel) => Ok(key),
-            Ok(_) => Err("one is on its way already".to_owned()),
-            Err(why) => Err(why),
+    /// Answers a request for a new certificate. What is refused is answered at once, before more of the stream is
+    /// read; the rest beside what else goes on: a slow database must hold up neither a Pong nor a batch for it.
+    ///
+    /// # Errors
+    /// When the agent takes no answer.
+    pub(super) async fn renew(&self, renewal: &v1::Renewal) -> Result<(), Status> {
+        let begun = AgentKey::of_request(&renewal.request).and_then(|key| Ok((key, self.renewals.begin(monotonic())?)));
+        let (key, on_its_way) = match begun {
+            Ok(begun) => begun,
+            Err(why) => {
+                tracing::warn!(vantage = %self.vantage, why, "a renewal is refused");
+                return self.send(ToAgent::Renewed(refused(&why))).await;
+            }
         };
         let (app, keeper, down) = (Arc::clone(&self.app), Arc::clone(&self.keeper), self.down.clone());
-        let (id, name, remote, renewing) = (self.id, self.vantage.clone(), self.remote, Arc::clone(&self.renewing));
+        let (id, name, remote, by) = (self.id, self.vantage.clone(), self.remote.ip(), self.presented.key_sha256);
         tokio::spawn(async move {
-            let answer = match &key {
-                Err(why) => {
-                    tracing::warn!(vantage = %name, why, "a renewal is refused");
-                    refused(why)
+            let whom = For { vantage: id, name: &name, how: How::Renewal, token: None, remote, by_sha256: &by };
+            let answer = match enrolment::issue_alone(&app, &keeper.held(), &key, whom).await {
+                Ok(Ok(identity)) => {
+                    tracing::info!(vantage = %name, "certificate renewed");
+                    v1::Renewed { answer: Some(v1::renewed::Answer::Identity(identity)) }
                 }
-                Ok(key) => {
-                    let whom = For { vantage: id, name: &name, how: How::Renewal, token: None, remote: remote.ip() };
-                    let issued = async {
-                        let mut connection = app.pool.acquire().await?;
-                        enrolment::issue(&mut connection, &app, &keeper.held(), key, whom).await
-                    };
-                    let answer = match issued.await {
-                        Ok(identity) => {
-                            tracing::info!(vantage = %name, "certificate renewed");
-                            v1::Renewed { answer: Some(v1::renewed::Answer::Identity(identity)) }
-                        }
-                        Err(error) => refused(unavailable(&error).message()),
-                    };
-                    renewing.store(false, Ordering::Release);
-                    answer
-                }
+                Ok(Err(against)) => refused(enrolment::against_key(against, &name).message()),
+                Err(error) => refused(unavailable(&error).message()),
             };
+            drop(on_its_way);
             let message = v1::CoordinatorMessage { message: Some(ToAgent::Renewed(answer)) };
             // A stream that has ended needs no answer.
             let _ = down.send_timeout(Box::new(Ok(message)), SEND_WITHIN).await;
         });
+        Ok(())
+    }
+}
+
+fn refused(why: &str) -> v1::Renewed {
+    v1::Renewed { answer: Some(v1::renewed::Answer::Refused(why.to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_renewal_at_a_time_and_not_two_within_ten_seconds() {
+        let (renewals, now) = (Renewals::default(), monotonic());
+        let first = renewals.begin(now).unwrap();
+        assert!(renewals.begin(now).is_err_and(|why| why.contains("within 10 s")));
+        let later = now + RENEWALS_APART_MIN;
+        assert!(renewals.begin(later).is_err_and(|why| why.contains("on its way")));
+        drop(first);
+        drop(renewals.begin(later).unwrap());
+        assert!(renewals.begin(later + RENEWALS_APART_MIN / 2).is_err());
+        assert!(renewals.begin(later + RENEWALS_APART_MIN).is_ok());
     }
 }

@@ -6,6 +6,7 @@ use tonic::Code;
 
 use super::enrolment::{Joined, SECRET, pem_text, request, word};
 use super::*;
+use crate::hex::hex;
 use crate::identity::authority::Authority;
 use crate::identity::bundle;
 use crate::identity::request::sha256;
@@ -78,7 +79,8 @@ async fn a_task_is_signed_and_a_change_carries_its_own_epoch() {
     let joined = world.joined("de-fra", SECRET).await;
     let signer = joined.identity().trust.clone().unwrap().signers[0].clone();
     let mut agent = world.stream(&joined.folder(&world)).await.unwrap();
-    let generation = store::order::generation(&mut world.app.pool.acquire().await.unwrap()).await.unwrap();
+    let (generation, _) =
+        store::order::apart(store::order::epoch(&mut world.app.pool.acquire().await.unwrap()).await.unwrap());
     let under = |epoch| store::order::joined(generation, epoch);
     assert_eq!(agent.begin(&signer).await.0.epoch, under(0));
     let (hub, name): (_, VantageName) = (&world.app.hub, "de-fra".parse().unwrap());
@@ -162,7 +164,7 @@ async fn one_key_is_revoked_and_the_other_goes_on() {
     let mut connection = world.app.pool.acquire().await.unwrap();
     let id = vantage::by_name(&mut connection, &"de-fra".parse().unwrap()).await.unwrap().unwrap().id;
     let presented = crate::ingest::tls::presented(&lost.identity().certificates[0]).unwrap();
-    let start = bundle::hex(&presented.serial)[..8].to_owned();
+    let start = hex(&presented.serial)[..8].to_owned();
     assert_eq!(change::revoke_key(&mut connection, id, "ffffffff").await.unwrap(), 0);
     assert_eq!(change::revoke_key(&mut connection, id, &start).await.unwrap(), 1);
     assert_eq!(word(&agent.next().await.unwrap_err()), "vantage_revoked");
@@ -228,8 +230,11 @@ async fn while_an_authority_is_replaced_both_are_trusted_and_agents_are_told() {
     for joined in [&old, &new] {
         world.stream(&joined.folder(&world)).await.unwrap().next().await.unwrap();
     }
+    // Whoever was away knows the old one alone: what it renews late is vouched for by that one.
+    let late = world.late(&old.key).await.unwrap();
+    assert_eq!(issuer(&Joined { key: KeyPair::generate().unwrap(), reply: late }), 1);
     // The old one goes: its certificates with it.
-    bundle::retire(world.state.path(), &bundle::hex(&sha256_of(&trust.authorities[1])), clock::wall()).unwrap();
+    bundle::retire(world.state.path(), &hex(&sha256_of(&trust.authorities[1])), clock::wall()).unwrap();
     assert!(world.keeper.refresh(&Identity::default(), clock::wall()));
     world.stream(&new.folder(&world)).await.unwrap().next().await.unwrap();
     assert!(world.stream(&old.folder(&world)).await.is_err());

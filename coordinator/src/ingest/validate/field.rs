@@ -8,6 +8,7 @@ use parallax_proto::TEXT_BYTES_MAX;
 use serde_json::{Map, Value};
 
 use super::{DURATION_US_MAX, Fault};
+use crate::hex::hex;
 use crate::ingest::convert;
 
 /// Bytes of a SHA-256.
@@ -129,10 +130,6 @@ pub(super) fn keep(detail: &mut Map<String, Value>, key: &str, value: impl Into<
 /// What a field "plus one" holds; 0 is nothing.
 pub(super) fn less_one(plus_one: u32) -> Option<u32> {
     plus_one.checked_sub(1)
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(super) fn as_texts(addresses: &[IpAddr]) -> Vec<String> {

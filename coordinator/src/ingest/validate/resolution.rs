@@ -6,9 +6,10 @@ use parallax_proto::{ADDRESSES_MAX, CHAIN_MAX, FIRST_BYTES_MAX, NSID_BYTES_MAX, 
 use serde_json::{Map, Value, json};
 
 use super::field::{
-    address_or_none, addresses, as_texts, at_most, hex, keep, less_one, resolver, text, times, watched_name,
+    address_or_none, addresses, as_texts, at_most, keep, less_one, resolver, text, times, watched_name,
 };
 use super::{Fault, Taken, words};
+use crate::hex::hex;
 
 /// Largest response code with its extended bits (RFC 6891, 6.1.3: 12 bits).
 const RCODE_MAX: u32 = 0xfff;

@@ -1,4 +1,7 @@
 //! What people do to a vantage. Each is told to the running coordinators, in the same transaction.
+//!
+//! One order of locks for these and for whoever issues a certificate: the vantage, then its tokens, then its
+//! certificates.
 
 use parallax_decide::names::VantageName;
 use sqlx::PgConnection;
@@ -9,6 +12,13 @@ use crate::store::StoreError;
 /// Has the running coordinators look at vantages and keys again.
 async fn tell(connection: &mut PgConnection, name: &str) -> Result<(), StoreError> {
     sqlx::query!(r#"select pg_notify($1, $2) as "told""#, REVOKED_CHANNEL, name).fetch_one(connection).await?;
+    Ok(())
+}
+
+/// Waits for certificates that are being issued for a vantage, and lets none be issued until the transaction ends.
+async fn hold(connection: &mut PgConnection, id: VantageId) -> Result<(), StoreError> {
+    // What only points at the vantage, as observations do, goes on.
+    sqlx::query!("select from vantage where id = $1 for no key update", id.0).execute(connection).await?;
     Ok(())
 }
 
@@ -33,6 +43,7 @@ pub async fn revoke(connection: &mut PgConnection, name: &VantageName) -> Result
 /// # Errors
 /// When the database refuses.
 pub async fn revoke_key(connection: &mut PgConnection, id: VantageId, start: &str) -> Result<u64, StoreError> {
+    hold(&mut *connection, id).await?;
     let keys = sqlx::query_scalar!(
         "select distinct key_sha256 from agent_certificate
          where vantage_id = $1 and (starts_with(encode(serial, 'hex'), $2) or starts_with(encode(key_sha256, 'hex'), $2))",
@@ -58,6 +69,7 @@ pub async fn revoke_key(connection: &mut PgConnection, id: VantageId, start: &st
 /// # Errors
 /// When the database refuses.
 pub async fn replace(connection: &mut PgConnection, id: VantageId) -> Result<u64, StoreError> {
+    hold(&mut *connection, id).await?;
     let refused = refuse_keys(&mut *connection, id).await?;
     let row = sqlx::query!(
         "update vantage set keys_from = clock_timestamp(), revoked_at = null, retired_at = null where id = $1 returning name",
@@ -74,6 +86,7 @@ pub async fn replace(connection: &mut PgConnection, id: VantageId) -> Result<u64
 /// # Errors
 /// When the database refuses.
 pub async fn remove(connection: &mut PgConnection, id: VantageId) -> Result<u64, StoreError> {
+    hold(&mut *connection, id).await?;
     let refused = refuse_keys(&mut *connection, id).await?;
     let row = sqlx::query!(
         "update vantage set retired_at = coalesce(retired_at, clock_timestamp()), keys_from = clock_timestamp(),

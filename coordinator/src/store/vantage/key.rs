@@ -27,7 +27,7 @@ struct KeyRow {
 }
 
 /// The vantage of a key, and whether the key was revoked: of several certificates for it the one with this
-/// serial number counts, else the latest one. One statement: ten thousand agents ask it when they come back at once.
+/// serial number counts (the two together are a certificate's key), else the latest one. One statement: ten thousand agents ask it when they come back at once.
 ///
 /// # Errors
 /// When the database refuses, or holds a name that is none.

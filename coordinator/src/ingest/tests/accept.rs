@@ -1,0 +1,92 @@
+//! Who may stay on a connection, and how many of one source: real TLS, the clock is moved.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::*;
+use crate::ingest::accept::{Connection, Strangers, handshake};
+use crate::ingest::handshakes::{Arriving, Handshakes};
+
+type Client = tokio_rustls::client::TlsStream<TcpStream>;
+
+/// Both ends of a connection from this address, with or without a certificate.
+struct Gate {
+    state: tempfile::TempDir,
+    listener: TcpListener,
+    keeper: Keeper,
+}
+
+impl Gate {
+    async fn open() -> Self {
+        let (state, listener) = (tempfile::tempdir().unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let address = listener.local_addr().unwrap();
+        let keeper = Keeper::open(state.path().to_owned(), address, &Identity::default(), clock::wall()).unwrap();
+        issue(state.path(), "de-fra", &state.path().join("de-fra"), clock::wall());
+        Self { state, listener, keeper }
+    }
+
+    async fn pass(&self, certified: bool, strangers: &Strangers) -> (Client, Result<Connection, String>) {
+        let folder = self.state.path().join("de-fra");
+        let config = client_config(certified.then_some(folder.as_path()), &folder);
+        let tcp = TcpStream::connect(self.listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, remote): (TcpStream, SocketAddr) = self.listener.accept().await.unwrap();
+        let tls = TlsAcceptor::from(Arc::clone(&self.keeper.held().tls));
+        let connector = TlsConnector::from(config);
+        let name = ServerName::try_from(SERVER_NAME).unwrap();
+        let (client, server) = tokio::join!(connector.connect(name, tcp), handshake(&tls, accepted, remote, strangers));
+        (client.unwrap(), server)
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_alone_keeps_no_connection_open_and_a_greeting_does() {
+    let (gate, strangers) = (Gate::open().await, Strangers::default());
+    let (mut handshakes, mut byte) = (Handshakes::default(), [0; 1]);
+    let hour = Duration::from_secs(3600);
+    for settles in [false, true] {
+        let (mut client, server) = gate.pass(true, &strangers).await;
+        let mut server = server.unwrap();
+        handshakes.push((), [127, 0, 0, 1].into());
+        let arriving = Arriving::new(handshakes.next().await.1);
+        server.peer.arriving = Some(arriving.clone());
+        if settles {
+            arriving.settled();
+        } else {
+            // A place is given up long before.
+            arriving.give_way();
+        }
+        tokio::time::pause();
+        let read = tokio::time::timeout(hour, server.read(&mut byte)).await;
+        tokio::time::resume();
+        match settles {
+            false => assert_eq!(read.unwrap().unwrap_err().kind(), std::io::ErrorKind::TimedOut),
+            true => {
+                assert!(read.is_err(), "{read:?}");
+                client.write_all(b"x").await.unwrap();
+                assert_eq!(server.read(&mut byte).await.unwrap(), 1);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_source_has_a_share_of_the_places_for_strangers() {
+    let (gate, strangers) = (Gate::open().await, Strangers::default());
+    let mut held = Vec::new();
+    let refused = loop {
+        let (client, server) = gate.pass(false, &strangers).await;
+        match server {
+            Ok(server) => held.push((client, server)),
+            Err(why) => break why,
+        }
+        assert!(held.len() < 256, "one source has every place");
+    };
+    assert!(refused.contains("from there"), "{refused}");
+    assert_eq!(held.len(), 32);
+    // Whoever has a certificate needs no such place; and one that goes makes room.
+    assert!(gate.pass(true, &strangers).await.1.is_ok());
+    held.pop();
+    assert!(gate.pass(false, &strangers).await.1.is_ok());
+}
