@@ -91,30 +91,32 @@ mod tests {
         }
     }
 
-    /// The same key with parameters that no certificate carries: signed by its holder, and known by another hash.
+    /// The same key in other bytes: signed by its holder, and known by another hash.
     #[test]
     fn a_key_written_in_another_way_is_refused() {
         use rcgen::SigningKey as _;
+        let long = |length: usize| [0x30, 0x81, u8::try_from(length).unwrap()];
         let sequence = |parts: &[&[u8]]| {
             let whole = parts.concat();
-            let length = u8::try_from(whole.len()).unwrap();
-            if length < 128 {
-                [&[0x30, length], &whole[..]].concat()
-            } else {
-                [&[0x30, 0x81, length], &whole[..]].concat()
-            }
+            let length = long(whole.len());
+            if whole.len() < 128 { [&[0x30, length[2]], &whole[..]].concat() } else { [&length, &whole[..]].concat() }
         };
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-        let ed25519: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
-        let request = |algorithm: &[u8]| {
-            let info = sequence(&[algorithm, &[0x03, 0x21, 0], key.der_bytes()]);
-            let info = sequence(&[&[0x02, 1, 0], &[0x30, 0], &info, &[0xa0, 0]]);
+        let ed25519 = sequence(&[&[0x06, 0x03, 0x2b, 0x65, 0x70]]);
+        let of = |unused_bits: u8| [&ed25519, &[0x03, 0x21, unused_bits][..], key.der_bytes()].concat();
+        let request = |info: &[u8]| {
+            let info = sequence(&[&[0x02, 1, 0], &[0x30, 0], info, &[0xa0, 0]]);
             let signature = key.sign(&info).unwrap();
-            sequence(&[&info, &sequence(&[ed25519]), &[0x03, 0x41, 0], &signature])
+            sequence(&[&info, &ed25519, &[0x03, 0x41, 0], &signature])
         };
-        AgentKey::of_request(&request(&sequence(&[ed25519]))).unwrap();
-        let refused = AgentKey::of_request(&request(&sequence(&[ed25519, &[0x05, 0]]))).unwrap_err();
-        assert!(refused.contains("not written as in a certificate"), "{refused}");
+        let read = AgentKey::of_request(&request(&sequence(&[&of(0)]))).unwrap();
+        assert_eq!(read.sha256, sha256(&key.subject_public_key_info()));
+        let parameters = sequence(&[&[0x06, 0x03, 0x2b, 0x65, 0x70], &[0x05, 0]]);
+        let longer = [&long(of(0).len()), &of(0)[..]].concat();
+        let with_parameters = sequence(&[&parameters, &[0x03, 0x21, 0], key.der_bytes()]);
+        let variants = [longer, sequence(&[&of(1)]), with_parameters];
+        let refused = variants.map(|info| AgentKey::of_request(&request(&info)).unwrap_err());
+        assert!(refused.iter().any(|why| why.contains("not written as in a certificate")), "{refused:?}");
     }
 
     #[test]

@@ -134,7 +134,7 @@ async fn an_authority_is_replaced_in_two_steps_that_are_written_down() {
         Box::pin(async move { authority::run(AuthorityCommand::Retire(one), &global()).await })
     };
     let refused = retire(false).await.unwrap_err();
-    assert!(refused.exit == Exit::Refused && refused.to_string().contains("1 valid certificates"), "{refused}");
+    assert!(refused.exit == Exit::Refused && refused.to_string().contains("1 vantages need"), "{refused}");
     retire(true).await.unwrap();
     authority::run(AuthorityCommand::List(authority::List { config: config(), database }), &global()).await.unwrap();
     let said: Vec<String> =
