@@ -235,7 +235,6 @@ mod tests {
             stalled.push(handshakes.next().await.1);
         }
         handshakes.push(1000, address(9));
-        let began = tokio::time::Instant::now();
         let overdue = async {
             let one = stalled.pop().unwrap();
             one.overdue().await;
@@ -245,8 +244,8 @@ mod tests {
         tokio::select! {
             (connection, _leave) = handshakes.next() => assert_eq!(connection, 1000),
             () = overdue => {}
+            // By the moved clock: who is not asked to make room keeps its place to its deadline.
+            () = tokio::time::sleep(HANDSHAKE_MAX / 2) => panic!("it was not asked to make room"),
         }
-        // By the moved clock: had it not been asked to make room, it would have kept its place to its deadline.
-        assert!(began.elapsed() < HANDSHAKE_MAX / 2, "{:?}", began.elapsed());
     }
 }

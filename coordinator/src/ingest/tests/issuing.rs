@@ -180,7 +180,7 @@ async fn renewals_that_come_too_fast_are_refused_in_their_order() {
     };
     for nonce in 0..3 {
         agent.send(FromAgent::Renewal(ask())).await;
-        agent.send(FromAgent::Ping(v1::Ping { nonce, ..v1::Ping::default() })).await;
+        agent.send(FromAgent::Ping(v1::Ping { nonce })).await;
     }
     for nonce in 0..3 {
         let message = agent.next().await.unwrap();
