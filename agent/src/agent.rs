@@ -13,15 +13,15 @@ use tokio::task::JoinSet;
 
 use crate::assignment::epoch::Epoch;
 use crate::assignment::kept::Kept;
+use crate::beginning::NotBegun;
 use crate::cli::Run;
 use crate::clock;
 use crate::descriptors;
 use crate::dial::Dialer;
-use crate::failure::Failure;
 use crate::identity::folder::Folder;
 use crate::join::joining::Joining;
 use crate::join::token;
-use crate::local::{Local, LocalError, PinDriver};
+use crate::local::{Local, PinDriver};
 use crate::offset::ClockOffset;
 use crate::pins::{self, Pins};
 use crate::policy::Policy;
@@ -34,19 +34,19 @@ use crate::site::Site;
 use crate::spool::{BootId, Limits, Spool};
 use crate::standing;
 use crate::tasks::{self, Tasks};
-use crate::tls::{Trust, TrustError};
+use crate::tls::Trust;
+use crate::uplink::Uplink;
 use crate::uplink::address::COORDINATORS_MAX;
 use crate::uplink::connector::Connector;
 use crate::uplink::expiry::Expiry;
 use crate::uplink::flight::Cut;
-use crate::uplink::identity::{Identity, IdentityError};
+use crate::uplink::identity::Identity;
 use crate::uplink::known::Known;
-use crate::uplink::proxy::{NoProxySetting, ProxySetting};
+use crate::uplink::proxy::ProxySetting;
 use crate::uplink::renewal::Renewal;
 use crate::uplink::status::Status;
 use crate::uplink::stream::Disobeyed;
 use crate::uplink::timing::Timing;
-use crate::uplink::{IdentityRefused, Uplink};
 
 /// Longest wait for one command to a local driver.
 const DRIVER_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -54,22 +54,15 @@ const DRIVER_WAIT_MAX: Duration = Duration::from_secs(3);
 /// Fewest places for scheduled probes.
 const PLACES_MIN: usize = 16;
 
-/// Neither a flag nor the identity folder says where a coordinator is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "nothing says where a coordinator is: the identity folder has no coordinators.txt; name one with --coordinator HOST:PORT"
-)]
-struct NoCoordinator;
-
 /// Runs the agent until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When it cannot start, or the coordinator refuses its identity; see [`exit_code`].
+/// When it cannot start, or the coordinator refuses its identity; see [`crate::beginning::failure`].
 pub async fn run(options: Run) -> anyhow::Result<()> {
     let mut local = Local::read(options.local.as_deref())?;
     options.owner.add_to(&mut local);
     if options.coordinator.len() > COORDINATORS_MAX {
-        anyhow::bail!("{} coordinators are given, at most {COORDINATORS_MAX} are tried", options.coordinator.len());
+        return Err(NotBegun::TooManyCoordinators(options.coordinator.len()).into());
     }
     let proxy = ProxySetting::of(options.proxy.as_deref(), &local)?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
@@ -87,7 +80,7 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     identity.whole().await?;
     let held = identity.credentials()?;
     if options.coordinator.is_empty() && held.coordinators.is_empty() {
-        return Err(NoCoordinator.into());
+        return Err(NotBegun::NoCoordinator.into());
     }
     let boot = BootId::random()?;
     let limits = Limits { bytes_max: local.spool_bytes_max, age_max: local.spool_age_max };
@@ -253,13 +246,11 @@ fn lock(state: &Path) -> anyhow::Result<Option<File>> {
             tracing::warn!(file = %path.display(), %error, "the disk takes no lock; take care that no second agent uses the same state folder");
             return Ok(None);
         }
-        opened => opened.with_context(|| format!("cannot write in the state folder: {}", path.display()))?,
+        opened => opened.map_err(|source| NotBegun::StateUnwritable { path: path.clone(), source })?,
     };
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
-        Err(std::fs::TryLockError::WouldBlock) => {
-            anyhow::bail!("another agent uses the state folder {}; give each its own with --state", state.display())
-        }
+        Err(std::fs::TryLockError::WouldBlock) => Err(NotBegun::StateInUse(state.to_owned()).into()),
         Err(std::fs::TryLockError::Error(error)) => {
             Err(error).with_context(|| format!("cannot lock {}", path.display()))
         }
@@ -273,41 +264,15 @@ fn is_disks(error: &std::io::Error) -> bool {
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(nix::libc::EIO)
 }
 
-/// The process's exit code for an error: 2 configuration, 4 identity refused, else 1.
-#[must_use]
-pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if let Some(failure) = error.downcast_ref::<Failure>() {
-        failure.exit.code()
-    } else if error.is::<IdentityRefused>() {
-        4
-    } else if error.is::<LocalError>()
-        || error.is::<IdentityError>()
-        || error.is::<NoCoordinator>()
-        || error.is::<NoProxySetting>()
-        || error.is::<TrustError>()
-    {
-        2
-    } else {
-        1
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn errors_have_their_exit_codes() {
-        assert_eq!(exit_code(&IdentityRefused("revoked".into()).into()), 4);
-        assert_eq!(exit_code(&Local::read(Some(Path::new("/nonexistent"))).unwrap_err().into()), 2);
-        assert_eq!(exit_code(&anyhow::anyhow!("else")), 1);
-    }
-
-    #[test]
     fn a_state_folder_has_one_agent() {
         let state = tempfile::tempdir().unwrap();
         let held = lock(state.path()).unwrap();
-        assert!(lock(state.path()).unwrap_err().to_string().contains("--state"));
+        assert!(lock(state.path()).unwrap_err().is::<NotBegun>());
         drop(held);
         assert!(lock(state.path()).is_ok());
     }

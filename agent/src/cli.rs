@@ -31,6 +31,8 @@ const DOCTOR_HELP: &str = "Exit codes: 0 nothing is wrong (warnings may be), 1 s
 
 const JOIN_HELP: &str = "Exit codes: 0 joined, or had joined before, 1 failed, 2 usage, configuration or a damaged token, 4 refused by the coordinator, 5 no coordinator answered.";
 
+const STATUS_HELP: &str = "Exit codes: 0 there is an identity, 1 it cannot be used, 2 usage, 3 nobody has joined here.";
+
 const PROBE_HELP: &str = "Exit codes: 0 the name can be used from here, 1 failed, 2 usage or configuration, 5 this machine has no way out, 6 the name cannot be used from here.";
 
 const AFTER_HELP: &str = "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 usage or configuration, 4 identity or token refused by the coordinator.";
@@ -58,6 +60,7 @@ pub enum Command {
     #[command(after_help = JOIN_HELP)]
     Join(Join),
     /// How things stand: identity, certificate, link, buffer, assignment. May run beside a running agent.
+    #[command(after_help = STATUS_HELP)]
     Status(Standing),
     /// Forget the identity of this machine; a new one takes a token.
     Leave(Leave),

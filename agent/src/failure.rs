@@ -10,6 +10,8 @@ pub enum Exit {
     Failed,
     /// 2: wrong usage or configuration.
     Usage,
+    /// 3: what was asked for is not there.
+    NotFound,
     /// 4: refused by the coordinator; trying again would not help.
     Refused,
     /// 5: the coordinator could not be reached.
@@ -23,6 +25,7 @@ impl Exit {
         match self {
             Self::Failed => 1,
             Self::Usage => 2,
+            Self::NotFound => 3,
             Self::Refused => 4,
             Self::Unreachable => 5,
         }
@@ -57,3 +60,22 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl Failure {
+    /// The failure as one document. Fields are only ever added; `schema` rises when that is broken.
+    #[must_use]
+    pub fn document(&self) -> serde_json::Value {
+        let Self { exit, code, word, what, why, fix } = self;
+        serde_json::json!({
+            "schema": 1, "exit": exit.code(),
+            "error": { "code": code, "word": word, "what": what, "why": why, "fix": fix },
+        })
+    }
+
+    /// Something of this place's configuration: exit 2.
+    #[must_use]
+    pub fn configuration(code: &'static str, word: &'static str, why: String, fix: &str) -> Self {
+        let what = "the configuration of this place cannot be used".to_owned();
+        Self { exit: Exit::Usage, code, word, what, why, fix: fix.to_owned() }
+    }
+}

@@ -224,15 +224,5 @@ pub fn document(done: &Done) -> serde_json::Value {
     }
 }
 
-/// A failure as one document.
-#[must_use]
-pub fn failed(failure: &Failure) -> serde_json::Value {
-    serde_json::json!({
-        "schema": 1, "error": {
-            "code": failure.code, "word": failure.word, "what": failure.what, "why": failure.why, "fix": failure.fix,
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests;

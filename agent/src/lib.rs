@@ -2,7 +2,8 @@
 //!
 //! In the order of the flow:
 //!
-//! * [`cli`] reads the flags, [`local`] the owner's file, [`agent`] puts the parts together.
+//! * [`cli`] reads the flags, [`environment`] minds misspelt variables, [`local`] the owner's file, [`agent`] puts the parts
+//!   together; [`beginning`] says what keeps it from that.
 //! * [`assignment`] is what the coordinator wants measured, kept on disk; [`schedule`] says when;
 //!   [`rounds`] starts the probes and [`burst`] repeats a first failure at once.
 //! * [`policy`] says what may be contacted at all, [`own`] what is this machine's own, [`dial`] is the only door to the network,
@@ -25,6 +26,7 @@
 
 pub mod agent;
 pub mod assignment;
+pub mod beginning;
 pub mod burst;
 pub mod by_hand;
 pub mod certificate;
@@ -36,6 +38,7 @@ pub mod descriptors;
 pub mod dial;
 pub mod doctor;
 pub mod entropy;
+pub mod environment;
 pub mod failure;
 pub mod identity;
 pub mod join;

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser as _;
-use parallax_agent::agent::{exit_code, run};
+use parallax_agent::agent::run;
+use parallax_agent::beginning;
 use parallax_agent::by_hand::{self, json, table, told};
 use parallax_agent::cli::{Cli, Command};
 use parallax_agent::doctor::{self, Doctor, Grade};
-use parallax_agent::failure::Failure;
+use parallax_agent::environment;
+use parallax_agent::failure::{Exit, Failure};
 use parallax_agent::join::{self, Join};
 use parallax_agent::{leave, standing};
 use tracing_subscriber::filter::LevelFilter;
@@ -20,7 +22,15 @@ const LEAVE_MAX: Duration = Duration::from_millis(500);
 fn main() -> ExitCode {
     // Before anything can ask for it: more than one TLS provider may be linked.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let command = Cli::parse().command;
+    let json = std::env::args_os().any(|one| one == "--json");
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return ExitCode::from(misused(&error, json)),
+    };
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    if let Err(failure) = environment::check(names) {
+        return ExitCode::from(told_failure(&failure, json));
+    }
     let level = match &command {
         Command::Run(options) => LevelFilter::from(options.log),
         Command::Probe(_) | Command::Doctor(_) | Command::Join(_) | Command::Status(_) | Command::Leave(_) => {
@@ -39,25 +49,27 @@ fn main() -> ExitCode {
         Command::Run(options) => match runtime.block_on(run(options)) {
             Ok(()) => 0,
             Err(error) => {
-                match error.downcast_ref::<Failure>() {
-                    Some(failure) => tracing::error!(reason = failure.word, "{failure:#}"),
-                    None => tracing::error!("{error:#}"),
-                }
-                exit_code(&error)
+                let failure = beginning::failure(&error);
+                tracing::error!(reason = failure.word, code = failure.code, "{failure:#}");
+                failure.exit.code()
             }
         },
         Command::Join(options) => joined(&runtime, &options),
         Command::Status(options) => {
-            let document = standing::document(&options);
+            let mut document = standing::document(&options);
+            let failure = standing::failure(&options, &document);
+            if let Some(failure) = &failure {
+                document["error"] = failure.document()["error"].clone();
+            }
             print(&if options.json { format!("{document:#}\n") } else { standing::text(&document) });
-            0
+            failure.map_or(0, |failure| told_failure(&failure, false))
         }
         Command::Leave(options) => match leave::run(&options) {
             Ok(told) => {
                 print(&told);
                 0
             }
-            Err(failure) => told_failure(&failure),
+            Err(failure) => told_failure(&failure, false),
         },
         Command::Probe(options) => probe(&runtime, &options),
         Command::Doctor(options) => examine(&runtime, &options),
@@ -70,10 +82,7 @@ fn main() -> ExitCode {
 fn probe(runtime: &tokio::runtime::Runtime, options: &by_hand::Probe) -> u8 {
     let seen = match runtime.block_on(by_hand::run(options)) {
         Ok(seen) => seen,
-        Err(error) => {
-            tracing::error!("{error}");
-            return 2;
-        }
+        Err(error) => return told_failure(&beginning::of_probe(&error), options.json),
     };
     let text = if options.json { format!("{:#}\n", json::document(&seen)) } else { table::text(&seen) };
     print(&text);
@@ -90,16 +99,36 @@ fn joined(runtime: &tokio::runtime::Runtime, options: &Join) -> u8 {
             print(&if options.json { format!("{:#}\n", join::document(&done)) } else { join::text(&done) });
             0
         }
-        Err(failure) => {
-            if options.json {
-                print(&format!("{:#}\n", join::failed(&failure)));
-            }
-            told_failure(&failure)
-        }
+        Err(failure) => told_failure(&failure, options.json),
     }
 }
 
-fn told_failure(failure: &Failure) -> u8 {
+/// What the parser says, with a code; a question for help or the version is no misuse.
+fn misused(error: &clap::Error, json: bool) -> u8 {
+    let text = error.render().to_string();
+    if !error.use_stderr() {
+        print(&text);
+        return 0;
+    }
+    let failure = Failure {
+        exit: Exit::Usage,
+        code: "E0400",
+        word: "usage",
+        what: "the command line is not understood".to_owned(),
+        why: text.trim().strip_prefix("error: ").unwrap_or(text.trim()).to_owned(),
+        fix: "see parallax-agent --help".to_owned(),
+    };
+    if json {
+        print(&format!("{:#}\n", failure.document()));
+    }
+    let _ = write!(std::io::stderr(), "error[{}]: {}", failure.code, text.strip_prefix("error: ").unwrap_or(&text));
+    failure.exit.code()
+}
+
+fn told_failure(failure: &Failure, json: bool) -> u8 {
+    if json {
+        print(&format!("{:#}\n", failure.document()));
+    }
     let _ = writeln!(std::io::stderr(), "{failure}");
     failure.exit.code()
 }

@@ -16,7 +16,8 @@ use crate::assignment::kept::Kept;
 use crate::cli::STATE;
 use crate::clock;
 use crate::date;
-use crate::identity::folder::FOLDER;
+use crate::failure::{Exit, Failure};
+use crate::identity::folder::{FOLDER, Folder};
 use crate::uplink::identity::Identity;
 use crate::uplink::status::{Snapshot, Status};
 
@@ -125,6 +126,25 @@ pub fn document(options: &Standing) -> Value {
     })
 }
 
+/// Why `status` does not end with 0: there is no identity here, or none that can be used.
+#[must_use]
+pub fn failure(options: &Standing, document: &Value) -> Option<Failure> {
+    let why = document["identity"]["trouble"].as_str()?.to_owned();
+    let path = options.identity.clone().unwrap_or_else(|| options.state.join(FOLDER));
+    let fix = "join with a token: `parallax token create NAME` on the coordinator, `parallax-agent join TOKEN` here"
+        .to_owned();
+    Some(match Folder::new(path).is_joined() {
+        false => {
+            let what = "this machine has no identity".to_owned();
+            Failure { exit: Exit::NotFound, code: "E0443", word: "not_joined", what, why, fix }
+        }
+        true => {
+            let what = "the identity of this machine cannot be used".to_owned();
+            Failure { exit: Exit::Failed, code: "E0434", word: "identity_unusable", what, why, fix }
+        }
+    })
+}
+
 /// What the agent wrote last.
 fn written(state: &Path) -> Option<Value> {
     use std::io::Read as _;
@@ -193,6 +213,8 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let options = Standing { state: state.path().to_owned(), identity: None, json: true };
         let told = text(&document(&options));
+        let exit = |options: &Standing| failure(options, &document(options)).map(|failure| failure.exit.code());
+        assert_eq!(exit(&options), Some(3), "nobody has joined");
         assert!(told.contains("not running") && told.contains("cannot use") && told.contains("none yet"), "{told}");
         let (authority, folder) = (Authority::new(), state.path().join(FOLDER));
         let (certificate, key) = authority.issue("branch-kazan");
@@ -200,9 +222,13 @@ mod tests {
         for (file, content) in [("ca.pem", authority.pem()), ("certificate.pem", certificate), ("key.pem", key)] {
             std::fs::write(folder.join(file), content).unwrap();
         }
+        assert_eq!(exit(&options), None);
         std::fs::write(state.path().join(FILE), r#"{"unix_ms":0,"uplink":{"trouble":"unreachable"}}"#).unwrap();
         let lock = File::create(state.path().join("lock")).unwrap();
         lock.lock().unwrap();
+        std::fs::rename(folder.join("key.pem"), folder.join("away")).unwrap();
+        assert_eq!(exit(&options), Some(1), "half of it is there");
+        std::fs::rename(folder.join("away"), folder.join("key.pem")).unwrap();
         let document = document(&options);
         assert_eq!((&document["running"], &document["identity"]["signers"]), (&json!(true), &json!(0)));
         assert!(text(&document).contains("not connected: unreachable (as of 1970-"), "{}", text(&document));

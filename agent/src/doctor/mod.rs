@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use futures_util::future::join_all;
 
+use crate::cli::STATE;
 use crate::dial::Dialer;
 use crate::identity::folder::FOLDER;
 use crate::local::Local;
@@ -25,7 +26,7 @@ mod network;
 #[cfg(test)]
 mod tests;
 
-/// Flags of `doctor`. What is not given is not looked at.
+/// Flags of `doctor`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Doctor {
     /// The coordinator's gRPC address, as for `run`.
@@ -36,7 +37,7 @@ pub struct Doctor {
     #[arg(long, value_name = "DIR", env = "PARALLAX_AGENT_IDENTITY")]
     pub identity: Option<PathBuf>,
 
-    /// Folder of the state, as for `run`.
+    /// Folder of the state, as for `run`. [default: /var/lib/parallax-agent when it exists]
     #[arg(long, value_name = "DIR", env = "PARALLAX_AGENT_STATE")]
     pub state: Option<PathBuf>,
 
@@ -124,7 +125,9 @@ pub async fn examine(options: &Doctor) -> Vec<Check> {
         }
     };
     checks.push(machine::descriptors());
-    checks.extend(options.state.as_deref().map(machine::disk));
+    let usual = || Some(PathBuf::from(STATE)).filter(|usual| usual.exists());
+    let state = options.state.clone().or_else(usual);
+    checks.extend(state.as_deref().map(machine::disk));
     let site = match site(&local, dialer(options)) {
         Ok(site) => site,
         Err(error) => {
@@ -137,7 +140,15 @@ pub async fn examine(options: &Doctor) -> Vec<Check> {
     checks.extend([resolvers]);
     checks.extend(way_out);
     checks.extend([captive, clock]);
-    let folder = options.identity.clone().or_else(|| Some(options.state.as_ref()?.join(FOLDER)));
+    let folder = options.identity.clone().or_else(|| Some(state.as_ref()?.join(FOLDER)));
+    if folder.is_none() {
+        let found = format!("{STATE} does not exist: nobody has joined here");
+        checks.push(Check::warn(
+            "identity",
+            found,
+            "join with a token (parallax-agent join TOKEN), or name the folder with --state",
+        ));
+    }
     if let Some(folder) = folder {
         let (identity, credentials) = link::identity(&folder);
         let joined = credentials.is_some();

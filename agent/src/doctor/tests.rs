@@ -29,6 +29,25 @@ fn a_state_folder_is_looked_at_without_being_made() {
     assert!(impossible.fix.contains("install -d"), "{impossible:?}");
 }
 
+/// Without a word about folders the usual one is looked at where it is; a machine without it has not joined, which is
+/// no fault of it.
+#[cfg(feature = "lab")]
+#[tokio::test]
+async fn it_needs_no_state_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let map = root.path().join("map.json");
+    std::fs::write(&map, "{}").unwrap();
+    let local = root.path().join("local.yaml");
+    std::fs::write(&local, format!("live_resolver: \"{}\"\n", crate::probe::testing::refused_port())).unwrap();
+    let options = Doctor { local: Some(local), lab_map: Some(map), ..Doctor::default() };
+    let checks = examine(&options).await;
+    let identity = checks.iter().find(|check| check.what == "identity").unwrap();
+    match std::path::Path::new(STATE).exists() {
+        true => assert!(checks.iter().any(|check| check.what == "disk")),
+        false => assert!(identity.grade == Grade::Warn && identity.fix.contains("join"), "{identity:?}"),
+    }
+}
+
 #[cfg(feature = "lab")]
 #[tokio::test]
 async fn a_place_without_a_way_out_is_told_by_its_parts() {

@@ -276,7 +276,16 @@ fn credentials(file: &Path) -> Result<String, NoProxySetting> {
         return Err(bad(format!("it has {bytes} bytes; it must hold one line, user:password")));
     }
     let text = std::fs::read(file).map_err(|error| bad(error.to_string()))?;
-    let line = text.trim_ascii();
+    if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
+        return Err(bad("it is UTF-16, as some editors write it; save it as UTF-8".into()));
+    }
+    // An editor's mark of UTF-8 is no part of a name.
+    let line = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text).trim_ascii();
+    if let [first @ (b'"' | b'\''), .., last] = line
+        && first == last
+    {
+        return Err(bad("it is in quotes, which would be sent along; write user:password without them".into()));
+    }
     if !line.contains(&b':') || line.contains(&b'\n') {
         return Err(bad("it must hold one line, user:password".into()));
     }

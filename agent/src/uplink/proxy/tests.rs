@@ -81,6 +81,30 @@ fn credentials_are_refused_where_others_can_read_them_and_never_repeated() {
     assert!(none.unwrap_err().to_string().contains("/nonexistent"));
 }
 
+/// What editors and habits put around a password is understood or named, never sent along.
+#[test]
+fn a_file_of_credentials_with_a_mark_is_read_and_one_in_quotes_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let read = |bytes: &[u8]| {
+        std::fs::write(file.path(), bytes).unwrap();
+        Proxy::parse("a:1").unwrap().with_credentials(file.path()).map(|proxy| proxy.credentials)
+    };
+    let plain = read(b"kazan:hunter2\n").unwrap();
+    assert_eq!(read(b"\xef\xbb\xbfkazan:hunter2\r\n").unwrap(), plain, "with an editor's mark");
+    for (bad, part) in [
+        (&b"\"kazan:hunter2\"\n"[..], "in quotes"),
+        (b"'kazan:hunter2'", "in quotes"),
+        (b"\xef\xbb\xbf\"kazan:hunter2\"", "in quotes"),
+        (b"\xff\xfek\0a\0:\0b\0", "UTF-16"),
+        (b"\"", "one line"),
+        (b"", "one line"),
+    ] {
+        let error = read(bad).unwrap_err().to_string();
+        assert!(error.contains(part) && !error.contains("hunter2"), "{error}");
+    }
+    assert!(read(b"\"kazan:hunter2").is_ok(), "a quote on one side may be part of a name");
+}
+
 #[test]
 fn the_environment_counts_only_when_the_owner_says_so() {
     let variables = |name: &str| match name {
