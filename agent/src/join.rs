@@ -110,7 +110,12 @@ pub enum Done {
 pub async fn run(options: &Join) -> Result<Done, Failure> {
     let path = options.identity.clone().unwrap_or_else(|| options.state.join(FOLDER));
     let folder = Folder::new(path.clone());
-    folder.finish().map_err(|error| unwritable(&error.to_string()))?;
+    let unkept = |error: std::io::Error| unwritable(&error.to_string());
+    if path.exists() {
+        let owner = service::owner(&options.state, &path).map_err(unkept)?;
+        let _acting = owner.map(service::Owner::act).transpose().map_err(unkept)?;
+        folder.finish().map_err(|error| unwritable(&error.to_string()))?;
+    }
     if folder.is_joined() {
         let held = Identity::new(path).credentials();
         let vantage = held.map_or_else(|error| error.to_string(), |held| held.vantage.clone());
@@ -119,33 +124,29 @@ pub async fn run(options: &Join) -> Result<Done, Failure> {
     let token = token::given(options.token.as_deref(), options.token_file.as_deref())?;
     let local = Local::read(options.local.as_deref()).map_err(|error| configured(&error.to_string()))?;
     let proxy = ProxySetting::of(options.proxy.as_deref(), &local).map_err(|error| configured(&error.to_string()))?;
-    let owner = service::owner(&options.state).map_err(|error| unwritable(&error.to_string()))?;
+    // What root alone may read is read by now; what is written from here on, its owner writes.
+    let owner = service::owner(&options.state, &path).map_err(unkept)?;
+    let act = || owner.map(service::Owner::act).transpose().map_err(unkept);
+    let acting = act()?;
     let connector = Connector::new(proxy, Known::open(&options.state), ClockOffset::default());
     let coordinators = options.coordinator.clone();
     let mut joining = Joining { token, folder, coordinators, connector, timing: Timing::default() };
-    let joined = joining.now().await;
-    // Also the key that waits for the next try.
-    let give = || match owner {
-        Some(owner) => owner.give(&options.state, &path),
-        None => Ok(()),
-    };
-    let given = give();
-    let joined = joined?;
-    given.map_err(|error| unwritable(&error.to_string()))?;
+    let joined = joining.now().await?;
     let held = Identity::new(path.clone()).credentials().map_err(|error| unwritable(&error.to_string()))?;
     let site = doctor::site(&local, dialer(options)).map_err(|error| configured(&error.to_string()))?;
     let mut checks = vec![clock(&joined), coordinator(&joined, &joining.token)];
     checks.extend(doctor::surroundings(&site).await);
     checks.push(certificate(&held));
+    // systemd obeys root.
+    drop(acting);
     let started = match options.no_service {
         true => Check::ok("service", "not started (--no-service); start it with: parallax-agent run"),
         false => service::start().await,
     };
     let runs = service::runs(&started);
     checks.push(started);
+    let _acting = act()?;
     let first = first::look(&site, options, (&held, &mut joining.connector, &joined.coordinator), runs).await;
-    // The assignment came meanwhile.
-    give().map_err(|error| unwritable(&error.to_string()))?;
     Ok(Done::Joined { vantage: joined.enrolled.vantage, checks, first })
 }
 

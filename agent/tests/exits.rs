@@ -1,7 +1,6 @@
 //! How the program ends when it does not begin: exit code, error code, and a document for programs.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test says no, in its helpers too")]
-#![expect(clippy::disallowed_methods, reason = "no runtime here whose thread could be blocked")]
 
 use std::path::Path;
 use std::process::Command;

@@ -2,9 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use nix::unistd::{Gid, Uid, fchown, getgroups, setegid, seteuid, setgroups};
 
 use crate::doctor::{Check, Grade};
 
@@ -29,42 +33,74 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Gives the state folder and everything in the identity folder to them.
+    /// Does file work as they, until what this gives is dropped: what root wrote by their leave, a link of theirs could
+    /// lead anywhere.
     ///
     /// # Errors
-    /// What the disk said.
-    pub fn give(self, state: &Path, identity: &Path) -> io::Result<()> {
-        let give = |path: &Path| chown(path, Some(self.user), Some(self.group));
-        give(state)?;
-        // A lock file, the coordinators' last addresses, an assignment: whatever was made on the way.
-        for folder in [state, identity] {
-            for entry in fs::read_dir(folder)? {
-                let entry = entry?;
-                if entry.file_type()?.is_file() {
-                    give(&entry.path())?;
-                }
-            }
-        }
-        give(identity)
+    /// What the system said.
+    pub fn act(self) -> io::Result<Acting> {
+        let acting = Acting { groups: getgroups()? };
+        // Groups first: only root may.
+        setgroups(&[Gid::from_raw(self.group)])?;
+        setegid(Gid::from_raw(self.group))?;
+        seteuid(Uid::from_raw(self.user))?;
+        Ok(acting)
+    }
+
+    /// Gives a folder to them, if it is one and no link to one.
+    fn give(self, folder: &Path) -> io::Result<()> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let folder = nix::fcntl::open(folder, flags, Mode::empty())?;
+        fchown(folder, Some(Uid::from_raw(self.user)), Some(Gid::from_raw(self.group)))?;
+        Ok(())
     }
 }
 
-/// Makes the state folder when it is missing. Whom it belongs to, when we are root and it is another's:
-/// its owner, or the service's user where it is new.
+/// We are somebody else until this is dropped.
+#[derive(Debug)]
+pub struct Acting {
+    groups: Vec<Gid>,
+}
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        // Root is still our real user, so this is allowed; were it not, less may be done and nothing more.
+        let back = seteuid(Uid::from_raw(0)).and_then(|()| setegid(Gid::from_raw(0)));
+        if let Err(error) = back.and_then(|()| setgroups(&self.groups)) {
+            tracing::error!(%error, "cannot become root again");
+        }
+    }
+}
+
+/// Makes the folders of state and identity when they are missing. Whom they belong to, when we are root and it is
+/// another's: the state folder's owner, or the service's user where it is new.
 ///
 /// # Errors
 /// What the disk said.
-pub fn owner(state: &Path) -> io::Result<Option<Owner>> {
+pub fn owner(state: &Path, identity: &Path) -> io::Result<Option<Owner>> {
     let is_new = !state.exists();
     fs::DirBuilder::new().recursive(true).mode(STATE_MODE).create(state)?;
     if !nix::unistd::geteuid().is_root() {
         return Ok(None);
     }
+    let owner = match is_new {
+        true => fs::read_to_string("/etc/passwd").ok().and_then(|users| of_users(&users)),
+        false => {
+            let held = fs::metadata(state)?;
+            (held.uid() != 0).then(|| Owner { user: held.uid(), group: held.gid() })
+        }
+    };
+    let Some(owner) = owner else { return Ok(None) };
     if is_new {
-        return Ok(fs::read_to_string("/etc/passwd").ok().and_then(|users| of_users(&users)));
+        owner.give(state)?;
     }
-    let held = fs::metadata(state)?;
-    Ok((held.uid() != 0).then(|| Owner { user: held.uid(), group: held.gid() }))
+    // One beside the state folder may lie where only root may make it, and is theirs from then on. In the state folder
+    // whatever is there is of their making.
+    if !identity.starts_with(state) && !identity.exists() {
+        fs::DirBuilder::new().recursive(true).mode(STATE_MODE).create(identity)?;
+        owner.give(identity)?;
+    }
+    Ok(Some(owner))
 }
 
 /// The service's user among these lines (passwd(5)); a static program asks no name service.
@@ -125,8 +161,9 @@ mod tests {
     fn a_new_state_folder_is_made_for_its_owner_alone() {
         let root = tempfile::tempdir().unwrap();
         let state = root.path().join("a/state");
-        owner(&state).unwrap();
+        let identity = state.join("identity");
+        owner(&state, &identity).unwrap();
         assert_eq!(fs::metadata(&state).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(owner(&state).unwrap(), None, "it is ours");
+        assert_eq!(owner(&state, &identity).unwrap(), None, "it is ours");
     }
 }

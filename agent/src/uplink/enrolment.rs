@@ -171,14 +171,15 @@ async fn call(
         }
         By::Key => client.renew(v1::LateRenewal { request, agent_version, unix_ms }).await,
     };
-    let reply = replied.map_err(|status| meaning(&status))?.into_inner();
+    let reply = replied.map_err(|status| meaning(&status, matches!(by, By::Key)))?.into_inner();
     let half_ms = clock::boottime_ms().saturating_sub(sent_ms) / 2;
     let offset_ms = signed(unix_ms.saturating_add(half_ms)).saturating_sub(signed(reply.unix_ms));
     Ok((reply, offset_ms))
 }
 
 /// What a status means here: what is for good, and what another try may mend.
-fn meaning(status: &Status) -> NotEnrolled {
+/// `by_key`: asked by an agent that has been one, and shall not end for a slip of either side.
+fn meaning(status: &Status, by_key: bool) -> NotEnrolled {
     let word = status.metadata().get(REASON).and_then(|word| word.to_str().ok()).unwrap_or_default();
     let why = harmless(status.message(), SHOWN_MAX);
     if word == reply::CLOCK_SKEW {
@@ -187,7 +188,10 @@ fn meaning(status: &Status) -> NotEnrolled {
         return NotEnrolled::Clock { offset_ms: said.or_else(|| reply::server_unix_ms(status).map(ours)), why };
     }
     match status.code() {
-        Code::PermissionDenied | Code::InvalidArgument => NotEnrolled::Refused { word: harmless(word, SHOWN_MAX), why },
+        Code::PermissionDenied => NotEnrolled::Refused { word: harmless(word, SHOWN_MAX), why },
+        // The form of what was asked is no judgement of who asks: a later version may be understood.
+        Code::InvalidArgument if by_key => NotEnrolled::Later { pace: Pace::Slow, why },
+        Code::InvalidArgument => NotEnrolled::Refused { word: harmless(word, SHOWN_MAX), why },
         Code::Unimplemented => NotEnrolled::NotOffered,
         Code::Ok
         | Code::Cancelled

@@ -45,6 +45,7 @@ async fn b72_what_is_for_good_ends_the_agent_and_what_is_about_the_clock_does_no
     let script = [
         Act::refuse(skew, "clock_skew"),
         Act::refuse(Status::unavailable("the database is away"), "unavailable"),
+        Act::refuse(Status::invalid_argument("the request cannot be read"), "request_invalid"),
         Act::refuse(Status::permission_denied("ended more than 90 days ago"), "renewal_too_late"),
     ];
     let office = Office::open(&authority, v1::Trust::default(), script).await;
@@ -54,6 +55,13 @@ async fn b72_what_is_for_good_ends_the_agent_and_what_is_about_the_clock_does_no
     assert_eq!((lost.word, lost.pace, lost.about_time), ("clock_skew", Pace::Slow, true));
     assert!(lost.why.contains("-600000 ms"), "{}", lost.why);
     assert_eq!(line.lost().await.word, "certificate_ended");
+    let lost = line.lost().await;
+    assert_eq!(
+        (lost.word, lost.pace),
+        ("certificate_ended", Pace::Slow),
+        "a slip in a form ends no branch: {}",
+        lost.why
+    );
     let Ended::IdentityRefused(why) = line.ended().await else { panic!("it goes on") };
     assert!(why.contains("renewal_too_late"), "{why}");
     assert_eq!(folder.key().unwrap().public(), key, "and nothing was changed");
