@@ -28,6 +28,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::address;
+use crate::elsewhere::Elsewhere;
 use crate::fold::{AnswerState, VantageState};
 use crate::names::{DomainName, ResolverName, VantageName};
 use crate::observation::{Family, ObservationId, Outcome, Target};
@@ -48,9 +49,9 @@ pub struct Answer {
     pub proven: BTreeSet<IpAddr>,
     /// Those dead from this vantage, by enough probes.
     pub dead: BTreeSet<IpAddr>,
-    /// Other vantages that prove an address of this answer.
+    /// Other vantages that prove an address of this answer that is dead from this one: at most [`WITNESSES_MAX`](crate::elsewhere::WITNESSES_MAX) each.
     pub proven_at: BTreeMap<IpAddr, Vec<VantageName>>,
-    /// Other vantages that find an address of this answer dead.
+    /// Other vantages that find an address of this answer dead: at most [`WITNESSES_MAX`](crate::elsewhere::WITNESSES_MAX) each.
     pub dead_at: BTreeMap<IpAddr, Vec<VantageName>>,
     /// Newest resolution.
     pub at: Option<Timestamp>,
@@ -72,6 +73,8 @@ pub struct Setting<'a> {
     pub vantages: &'a BTreeMap<VantageName, VantageJudgement>,
     /// Standing of each address.
     pub reach: &'a ReachMap,
+    /// The same, by address.
+    pub elsewhere: &'a Elsewhere<'a>,
     /// The time it is judged at.
     pub now: Timestamp,
 }
@@ -118,8 +121,7 @@ pub fn judge(
 fn compare_addresses(setting: Setting<'_>, at: &VantageName, name: &DomainName, answer: &mut Answer) {
     let target = Target::Name(name.clone());
     for &address in &answer.addresses {
-        let reach_at = |vantage: &VantageName| setting.reach.get(&(vantage.clone(), target.clone(), address));
-        let Some(here) = reach_at(at) else { continue };
+        let Some(here) = setting.reach.get(&(at.clone(), target.clone(), address)) else { continue };
         if here.proven() {
             answer.proven.insert(address);
         } else if here.dead() {
@@ -128,16 +130,16 @@ fn compare_addresses(setting: Setting<'_>, at: &VantageName, name: &DomainName, 
             continue;
         }
         answer.evidence.extend(&here.evidence);
-        for vantage in setting.topology.vantages.keys().filter(|vantage| *vantage != at) {
-            let Some(there) = reach_at(vantage) else { continue };
-            if there.dead() {
-                answer.dead_at.entry(address).or_default().push(vantage.clone());
-            } else if there.contradicts(here) || (here.proven() && there.proven()) {
-                answer.proven_at.entry(address).or_default().push(vantage.clone());
-            } else {
-                continue;
-            }
+        for (vantage, there) in setting.elsewhere.dead(at, &target, address) {
+            answer.dead_at.entry(address).or_default().push(vantage.clone());
             answer.evidence_elsewhere.extend(&there.evidence);
+        }
+        // What works here needs no witness.
+        if here.dead() {
+            for (vantage, there) in setting.elsewhere.contradicting(at, &target, address, here) {
+                answer.proven_at.entry(address).or_default().push(vantage.clone());
+                answer.evidence_elsewhere.extend(&there.evidence);
+            }
         }
     }
 }
@@ -212,7 +214,7 @@ fn answered(setting: Setting<'_>, at: &VantageName, name: &DomainName, answer: &
     if !answer.proven.is_empty() {
         return if !answer.dead.is_empty() {
             AnswerVerdict::PartlyDead
-        } else if steered(setting, at, &target, answer) {
+        } else if setting.elsewhere.proves_only_others(at, &target, answer.addresses.iter().copied()) {
             AnswerVerdict::SteeredByVantage
         } else {
             AnswerVerdict::Ok
@@ -230,15 +232,4 @@ fn answered(setting: Setting<'_>, at: &VantageName, name: &DomainName, answer: &
     } else {
         AnswerVerdict::InsufficientEvidence
     }
-}
-
-/// Whether another vantage has a proven address for the name and none of them is in this answer.
-fn steered(setting: Setting<'_>, at: &VantageName, target: &Target, answer: &Answer) -> bool {
-    let elsewhere: BTreeSet<IpAddr> = setting
-        .reach
-        .iter()
-        .filter(|((vantage, tried, _), reach)| vantage != at && tried == target && reach.proven())
-        .map(|((_, _, address), _)| *address)
-        .collect();
-    !elsewhere.is_empty() && elsewhere.is_disjoint(&answer.addresses)
 }

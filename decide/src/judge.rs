@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::answer::{self, Answer, ReachMap, Setting};
+use crate::elsewhere::Elsewhere;
 use crate::fold::{Fold, VantageState};
 use crate::names::{DomainName, NodeName, ResolverName, VantageName};
 use crate::node::{self, NodeJudgement};
@@ -37,7 +38,8 @@ pub fn judge(topology: &Topology, fold: &Fold, now: Timestamp) -> Judgement {
     let vantages: BTreeMap<VantageName, VantageJudgement> =
         topology.vantages.keys().map(|name| (name.clone(), vantage::judge(topology, fold, name, now))).collect();
     let reach = judge_reach(topology, fold, &vantages, now);
-    let setting = Setting { topology, vantages: &vantages, reach: &reach, now };
+    let elsewhere = Elsewhere::of(&reach);
+    let setting = Setting { topology, vantages: &vantages, reach: &reach, elsewhere: &elsewhere, now };
     let mut answers = BTreeMap::new();
     for (vantage, state) in fold.vantages() {
         let asked: BTreeSet<(&DomainName, &ResolverName)> =

@@ -20,6 +20,7 @@
 pub mod address;
 pub mod answer;
 pub mod change;
+pub mod elsewhere;
 pub mod finding;
 pub mod fold;
 pub mod guard;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -61,10 +62,10 @@ fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-/// A DNS name in presentation form: lower case, no trailing dot, at most 253 characters.
+/// A DNS name in presentation form: lower case, no trailing dot, at most 253 characters. Clones share the text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct DomainName(String);
+pub struct DomainName(Arc<str>);
 
 impl DomainName {
     /// The name as text, lower case and without the trailing dot.
@@ -88,7 +89,7 @@ impl FromStr for DomainName {
         if name.split('.').any(|label| label.is_empty() || label.len() > 63) {
             return Err(NameError::Label { text: shortened(text) });
         }
-        Ok(Self(name))
+        Ok(Self(name.into()))
     }
 }
 
@@ -110,7 +111,7 @@ macro_rules! text_newtype {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The name as text.
@@ -124,7 +125,7 @@ macro_rules! text_newtype {
             type Err = NameError;
 
             fn from_str(text: &str) -> Result<Self, NameError> {
-                parse_name(text).map(Self)
+                parse_name(text).map(|name| Self(name.into()))
             }
         }
     };
@@ -154,7 +155,7 @@ macro_rules! text_conversions {
 
         impl From<$name> for String {
             fn from(name: $name) -> Self {
-                name.0
+                name.0.as_ref().to_owned()
             }
         }
     )*};

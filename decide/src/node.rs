@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::elsewhere::WITNESSES_MAX;
 use crate::names::{FailureDomain, NodeName, VantageName};
 use crate::observation::{ObservationId, Target};
 use crate::reach::Reach;
@@ -34,7 +35,7 @@ pub struct NodeJudgement {
     pub accusing_domains: BTreeSet<FailureDomain>,
     /// Vantages where it fails, but not yet by enough probes.
     pub suspected_at: Vec<VantageName>,
-    /// Connections that decided.
+    /// Connections that decided, of at most [`WITNESSES_MAX`] vantages on each side.
     pub evidence: Vec<ObservationId>,
 }
 
@@ -52,27 +53,32 @@ pub fn judge(topology: &Topology, reach: &crate::answer::ReachMap, name: &NodeNa
         suspected_at: Vec::new(),
         evidence: Vec::new(),
     };
+    let (mut newest_alive, mut first_failing) = (None, None);
     for (vantage, place) in &topology.vantages {
         let key = (vantage.clone(), Target::Node(name.clone()), node.address);
         let Some(here): Option<&Reach> = reach.get(&key) else { continue };
-        if here.proven() {
+        let enough = if here.proven() {
+            newest_alive = newest_alive.max(here.at);
             judgement.alive_at.push(vantage.clone());
+            judgement.alive_at.len() > WITNESSES_MAX
         } else if here.dead() {
+            first_failing = [first_failing, here.failing_since].into_iter().flatten().min();
             judgement.accusers.insert(vantage.clone(), here.verdict);
-            judgement.accusing_domains.insert(place.failure_domain.clone());
+            let another = judgement.accusing_domains.insert(place.failure_domain.clone());
+            // Those who decided are among them, wherever their names are in the order.
+            judgement.accusers.len() > WITNESSES_MAX && !(another && judgement.accusing_domains.len() <= ACCUSERS_MIN)
         } else if here.suspected() {
             judgement.suspected_at.push(vantage.clone());
+            judgement.suspected_at.len() > WITNESSES_MAX
         } else {
             continue;
+        };
+        if !enough {
+            judgement.evidence.extend(&here.evidence);
         }
-        judgement.evidence.extend(&here.evidence);
     }
-    let at = |vantage: &VantageName| reach.get(&(vantage.clone(), Target::Node(name.clone()), node.address));
-    let contradicted = judgement
-        .alive_at
-        .iter()
-        .filter_map(at)
-        .any(|alive| judgement.accusers.keys().filter_map(at).any(|dead| alive.contradicts(dead)));
+    // As `Reach::contradicts` of any two of them.
+    let contradicted = first_failing.is_some_and(|since| newest_alive >= Some(since));
     judgement.verdict = row(&judgement, contradicted);
     judgement
 }

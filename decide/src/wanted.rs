@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::address::special_purpose;
+use crate::elsewhere::Given;
 use crate::judge::Judgement;
 use crate::names::{DomainName, FailureDomain, VantageName};
 use crate::observation::Target;
@@ -58,6 +59,7 @@ impl Asked {
 #[must_use]
 pub fn wanted(topology: &Topology, judgement: &Judgement) -> BTreeSet<Ask> {
     let mut asks = BTreeSet::new();
+    let given = Given::of(judgement);
     let failing = judgement.reach.iter().filter(|(_, reach)| reach.dead() || reach.suspected());
     for ((vantage, target, address), reach) in failing {
         if !judgement.vantages.get(vantage).is_some_and(|v| v.may_accuse()) {
@@ -68,12 +70,12 @@ pub fn wanted(topology: &Topology, judgement: &Judgement) -> BTreeSet<Ask> {
         }
         cross_check(topology, judgement, vantage, target, *address, reach, &mut asks);
         if let Target::Name(name) = target {
-            candidates(topology, judgement, vantage, name, &mut asks);
+            candidates(topology, judgement, &given, vantage, name, &mut asks);
         }
     }
     for ((vantage, name, _), answer) in &judgement.answers {
         if answer.verdict == AnswerVerdict::UnroutableHere {
-            candidates(topology, judgement, vantage, name, &mut asks);
+            candidates(topology, judgement, &given, vantage, name, &mut asks);
         }
     }
     asks
@@ -98,10 +100,13 @@ fn cross_check(
     }
     let mut domains: BTreeSet<&FailureDomain> = BTreeSet::new();
     for (vantage, place) in &topology.vantages {
+        if domains.len() >= CROSS_CHECKERS_MAX {
+            break;
+        }
         if vantage == sufferer || !judgement.vantages.get(vantage).is_some_and(|v| v.may_prove()) {
             continue;
         }
-        if domains.len() >= CROSS_CHECKERS_MAX || !domains.insert(&place.failure_domain) {
+        if !domains.insert(&place.failure_domain) {
             continue;
         }
         let there = judgement.reach.get(&(vantage.clone(), target.clone(), address));
@@ -118,12 +123,15 @@ fn cross_check(
 fn candidates(
     topology: &Topology,
     judgement: &Judgement,
+    given: &Given<'_>,
     vantage: &VantageName,
     name: &DomainName,
     asks: &mut BTreeSet<Ask>,
 ) {
     let target = Target::Name(name.clone());
-    for address in foreign_addresses(judgement, vantage, name).into_iter().take(CANDIDATES_MAX) {
+    for address in
+        given.to_others(vantage, name).filter(|address| special_purpose(*address).is_none()).take(CANDIDATES_MAX)
+    {
         let here = judgement.reach.get(&(vantage.clone(), target.clone(), address));
         let fresh = here.is_some_and(|here| {
             // A dead one is only kept known as such; a proven one must be so when a change is made.
@@ -134,20 +142,4 @@ fn candidates(
             asks.insert(Ask { vantage: vantage.clone(), target: target.clone(), address });
         }
     }
-}
-
-/// Addresses that other vantages were given for a name and prove, most proven first.
-#[must_use]
-pub fn foreign_addresses(judgement: &Judgement, vantage: &VantageName, name: &DomainName) -> Vec<IpAddr> {
-    let mut provers: BTreeMap<IpAddr, BTreeSet<&VantageName>> = BTreeMap::new();
-    for ((other, asked, _), answer) in &judgement.answers {
-        if other != vantage && asked == name {
-            for address in answer.proven.iter().filter(|address| special_purpose(**address).is_none()) {
-                provers.entry(*address).or_default().insert(other);
-            }
-        }
-    }
-    let mut addresses: Vec<(IpAddr, usize)> = provers.into_iter().map(|(a, who)| (a, who.len())).collect();
-    addresses.sort_by_key(|(address, count)| (std::cmp::Reverse(*count), *address));
-    addresses.into_iter().map(|(address, _)| address).collect()
 }

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 
 use crate::change::Change;
+use crate::elsewhere::Given;
 use crate::incident::{Health, native_health, native_resolvers};
 use crate::names::{Addresses, DomainName, DriverName, ResolverName, VantageName};
 use crate::observation::Target;
 use crate::plan::{Decision, NoPlan, Plan, PlanPurpose, PlanReason, PlanRecord, PlanStatus, ReturnWaits, Situation};
 use crate::topology::{Mode, Role, Transport, Vantage};
 use crate::verdict::AnswerVerdict;
-use crate::wanted::foreign_addresses;
 
 /// Decides about one name that is or was unroutable at a vantage.
 #[must_use]
@@ -68,21 +68,14 @@ fn there(
         let at = reach.at.filter(|at| situation.judgement.at.since(*at) <= policy.proof_age_max)?;
         reach.proven().then_some(at)
     };
-    let candidate = foreign_addresses(situation.judgement, vantage, name)
-        .into_iter()
+    let given = Given::of(situation.judgement);
+    let candidate = given
+        .to_others(vantage, name)
         .filter(|address| !tried.iter().any(|set| set.as_set().contains(address)))
         .find_map(|address| proven_here(&address).map(|proven_at| (address, proven_at)));
     let (address, proven_at) = candidate.ok_or(NoPlan::NoProvenTarget)?;
     let addresses = Addresses::one(address).map_err(|_| NoPlan::NoProvenTarget)?;
-    let given_at = situation
-        .judgement
-        .answers
-        .iter()
-        .filter(|((other, asked, _), answer)| other != vantage && asked == name && answer.proven.contains(&address))
-        .map(|((other, _, _), _)| other.clone())
-        .collect::<std::collections::BTreeSet<_>>()
-        .into_iter()
-        .collect();
+    let given_at = given.provers(vantage, name, address).cloned().collect();
     Ok(Plan {
         purpose: PlanPurpose::Remedy,
         undoes: None,
