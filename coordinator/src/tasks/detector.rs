@@ -1,8 +1,10 @@
 //! Stores every change of a verdict, once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use parallax_decide::judge::Judgement;
+use parallax_decide::names::{DomainName, NodeName, ResolverName, VantageName};
 use parallax_decide::observation::{ObservationId, Target};
 use parallax_decide::presence::Presence;
 use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, NodeVerdict};
@@ -14,20 +16,71 @@ use super::moment::Moment;
 use crate::store::StoreError;
 use crate::store::verdict::{self, NewVerdict, SubjectKind, VerdictSubject};
 
-/// What the store says of each subject now. One that is missing is unknown.
+/// Who is said what of: as in the judgement, so that a tick in which nothing changed writes no text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Vantage(VantageName),
+    Answer(VantageName, DomainName, ResolverName),
+    Address(VantageName, Target, IpAddr),
+    Node(NodeName),
+}
+
+impl Key {
+    fn kind(&self) -> SubjectKind {
+        match self {
+            Self::Vantage(_) => SubjectKind::Vantage,
+            Self::Answer(..) => SubjectKind::Answer,
+            Self::Address(..) => SubjectKind::Address,
+            Self::Node(_) => SubjectKind::Node,
+        }
+    }
+
+    /// As the store names it.
+    fn subject(&self) -> VerdictSubject {
+        let kind = self.kind();
+        let at = |subject: String, vantage: &VantageName| VerdictSubject {
+            kind,
+            subject,
+            vantage: Some(vantage.to_string()),
+            resolver: None,
+        };
+        match self {
+            Self::Vantage(vantage) => at(vantage.to_string(), vantage),
+            Self::Answer(vantage, name, resolver) => {
+                VerdictSubject { resolver: Some(resolver.to_string()), ..at(name.to_string(), vantage) }
+            }
+            Self::Address(vantage, Target::Name(name), address) => at(format!("{name} {address}"), vantage),
+            Self::Address(vantage, Target::Node(node), address) => at(format!("node:{node} {address}"), vantage),
+            Self::Node(node) => VerdictSubject { kind, subject: node.to_string(), vantage: None, resolver: None },
+        }
+    }
+}
+
+/// What was said of a subject last, and in which step.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    word: &'static str,
+    step: u64,
+}
+
+/// What the store says of each subject now.
 pub(crate) struct Detector {
-    said: BTreeMap<VerdictSubject, String>,
+    /// What was found there at the start and no step has met yet. One that is missing is unknown.
+    found: BTreeMap<VerdictSubject, String>,
+    said: BTreeMap<Key, Said>,
+    steps: u64,
 }
 
 impl Detector {
     /// Starts from the store, so that a restart says nothing twice.
     pub(crate) async fn load(connection: &mut PgConnection) -> Result<Self, StoreError> {
-        let mut said = verdict::newest(connection).await?;
-        said.retain(|subject, word| !is_unknown(subject.kind, word));
-        Ok(Self { said })
+        let mut found = verdict::newest(connection).await?;
+        found.retain(|subject, word| !is_unknown(subject.kind, word));
+        Ok(Self { found, said: BTreeMap::new(), steps: 0 })
     }
 
-    /// Stores the verdicts that changed. True: some did.
+    /// Stores the verdicts that changed. True: some did. After an error it knows no longer what the store says: load it
+    /// anew.
     pub(crate) async fn step(&mut self, moment: &Moment<'_>) -> Result<bool, StoreError> {
         let changed = self.changed(moment.judgement)?;
         if changed.is_empty() {
@@ -36,83 +89,74 @@ impl Detector {
         let mut transaction = moment.begin().await?;
         verdict::insert(&mut transaction, moment.now, &changed).await?;
         transaction.commit().await?;
-        for new in changed {
-            if is_unknown(new.subject.kind, new.word) {
-                self.said.remove(&new.subject);
-            } else {
-                self.said.insert(new.subject, new.word.to_owned());
-            }
-        }
         Ok(true)
     }
 
-    fn changed(&self, judgement: &Judgement) -> Result<Vec<NewVerdict>, StoreError> {
-        let mut now = Now { said: &self.said, current: BTreeSet::new(), changed: Vec::new() };
+    fn changed(&mut self, judgement: &Judgement) -> Result<Vec<NewVerdict>, StoreError> {
+        self.steps += 1;
+        let mut changed = Vec::new();
         for (vantage, judged) in &judgement.vantages {
-            let subject = at(SubjectKind::Vantage, vantage.to_string(), vantage);
-            now.say(subject, judged.verdict.word(), judged.verdict.into(), judged, &judged.evidence)?;
+            let key = Key::Vantage(vantage.clone());
+            let evidence = || judged.evidence.clone();
+            changed.extend(self.say(key, judged.verdict.word(), judged.verdict.into(), judged, evidence)?);
         }
         for ((vantage, name, resolver), answer) in &judgement.answers {
-            let resolver = Some(resolver.to_string());
-            let subject = VerdictSubject { resolver, ..at(SubjectKind::Answer, name.to_string(), vantage) };
-            let evidence = [answer.evidence.as_slice(), &answer.evidence_elsewhere].concat();
-            now.say(subject, answer.verdict.word(), answer.verdict.into(), answer, &evidence)?;
+            let key = Key::Answer(vantage.clone(), name.clone(), resolver.clone());
+            let evidence = || [answer.evidence.as_slice(), &answer.evidence_elsewhere].concat();
+            changed.extend(self.say(key, answer.verdict.word(), answer.verdict.into(), answer, evidence)?);
         }
         for ((vantage, target, address), reach) in &judgement.reach {
-            let target = match target {
-                Target::Name(name) => name.to_string(),
-                Target::Node(node) => format!("node:{node}"),
-            };
-            let subject = at(SubjectKind::Address, format!("{target} {address}"), vantage);
-            now.say(subject, reach.verdict.word(), reach.verdict.into(), reach, &reach.evidence)?;
+            let key = Key::Address(vantage.clone(), target.clone(), *address);
+            let evidence = || reach.evidence.clone();
+            changed.extend(self.say(key, reach.verdict.word(), reach.verdict.into(), reach, evidence)?);
         }
         for (node, judged) in &judgement.nodes {
-            let subject = VerdictSubject { vantage: None, ..at(SubjectKind::Node, node.to_string(), node) };
-            now.say(subject, judged.verdict.word(), judged.verdict.into(), judged, &judged.evidence)?;
+            let evidence = || judged.evidence.clone();
+            let key = Key::Node(node.clone());
+            changed.extend(self.say(key, judged.verdict.word(), judged.verdict.into(), judged, evidence)?);
         }
-        let Now { current, mut changed, .. } = now;
-        for subject in self.said.keys().filter(|subject| !current.contains(*subject)) {
-            // What nothing is known of any more must not go on being called good or bad.
+        // What nothing is known of any more must not go on being called good or bad.
+        let found = std::mem::take(&mut self.found).into_keys();
+        let step = self.steps;
+        let gone = self.said.extract_if(.., |_, said| said.step != step);
+        let gone = gone.filter(|(key, said)| !is_unknown(key.kind(), said.word)).map(|(key, _)| key.subject());
+        for subject in found.chain(gone) {
             if let Some(word) = unknown_word(subject.kind) {
                 let reason = json!({ "because": "not_measured" });
-                let (subject, presence) = (subject.clone(), Presence::Unknown);
-                changed.push(NewVerdict { subject, word, presence, reason, evidence: Vec::new() });
+                changed.push(NewVerdict { subject, word, presence: Presence::Unknown, reason, evidence: Vec::new() });
             }
         }
         Ok(changed)
     }
-}
 
-struct Now<'a> {
-    said: &'a BTreeMap<VerdictSubject, String>,
-    current: BTreeSet<VerdictSubject>,
-    changed: Vec<NewVerdict>,
-}
-
-impl Now<'_> {
+    /// Notes what is said of a subject; what it was before, in the store or in the last step, decides whether it is new.
     fn say(
         &mut self,
-        subject: VerdictSubject,
+        key: Key,
         word: &'static str,
         presence: Presence,
         judged: &impl Serialize,
-        evidence: &[ObservationId],
-    ) -> Result<(), StoreError> {
-        let said_already =
-            self.said.get(&subject).map_or_else(|| is_unknown(subject.kind, word), |said| said.as_str() == word);
-        if !said_already {
-            let reason = serde_json::to_value(judged)
-                .map_err(|error| StoreError::content("verdict", "reason", &subject.subject, error))?;
-            let (subject, evidence) = (subject.clone(), evidence.to_vec());
-            self.changed.push(NewVerdict { subject, word, presence, reason, evidence });
+        evidence: impl FnOnce() -> Vec<ObservationId>,
+    ) -> Result<Option<NewVerdict>, StoreError> {
+        let step = self.steps;
+        if let Some(said) = self.said.get_mut(&key) {
+            let same = said.word == word;
+            *said = Said { word, step };
+            if same {
+                return Ok(None);
+            }
         }
-        self.current.insert(subject);
-        Ok(())
+        let subject = key.subject();
+        let met = self.said.insert(key, Said { word, step }).is_some();
+        let before = self.found.remove(&subject);
+        let same = before.map_or_else(|| is_unknown(subject.kind, word), |before| before == word);
+        if same && !met {
+            return Ok(None);
+        }
+        let reason = serde_json::to_value(judged)
+            .map_err(|error| StoreError::content("verdict", "reason", &subject.subject, error))?;
+        Ok(Some(NewVerdict { subject, word, presence, reason, evidence: evidence() }))
     }
-}
-
-fn at(kind: SubjectKind, subject: String, vantage: &dyn ToString) -> VerdictSubject {
-    VerdictSubject { kind, subject, vantage: Some(vantage.to_string()), resolver: None }
 }
 
 /// The word that says that nothing is known. A vantage always has a standing.
