@@ -137,3 +137,80 @@ impl<'a> Given<'a> {
         provers.iter().copied().filter(move |prover| *prover != vantage).take(WITNESSES_MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Timestamp;
+    use crate::verdict::AddressVerdict;
+
+    fn place(number: u32) -> VantageName {
+        format!("v{number:03}").parse().unwrap()
+    }
+
+    fn target() -> Target {
+        Target::Name("canary.example.net".parse().unwrap())
+    }
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([8, 6, 112, last])
+    }
+
+    fn seen(verdict: AddressVerdict, at: i64, failing_since: Option<i64>) -> Reach {
+        Reach {
+            verdict,
+            failures: 0,
+            span_ms: 0,
+            at: Some(Timestamp(at)),
+            failing_since: failing_since.map(Timestamp),
+            evidence: Vec::new(),
+        }
+    }
+
+    /// A hundred places each way: the first hundred prove it, at 1000, 1001 and so on, the others find it dead since 1050.
+    fn divided() -> ReachMap {
+        let proven = (0..100).map(|n| (n, seen(AddressVerdict::Ok, 1000 + i64::from(n), None)));
+        let dead = (100..200).map(|n| (n, seen(AddressVerdict::Silent, 2000, Some(1050))));
+        proven.chain(dead).map(|(n, reach)| ((place(n), target(), ip(1)), reach)).collect()
+    }
+
+    #[test]
+    fn the_newest_witnesses_speak_and_no_more_than_are_needed() {
+        let reach = divided();
+        let elsewhere = Elsewhere::of(&reach);
+        let failing = &reach[&(place(100), target(), ip(1))];
+        let names: Vec<VantageName> =
+            elsewhere.contradicting(&place(100), &target(), ip(1), failing).map(|(name, _)| name.clone()).collect();
+        assert_eq!(names, (92..100).rev().map(place).collect::<Vec<_>>());
+        let dead: Vec<VantageName> =
+            elsewhere.dead(&place(100), &target(), ip(1)).map(|(name, _)| name.clone()).collect();
+        assert_eq!(dead, (101..109).map(place).collect::<Vec<_>>(), "not the one that asks");
+    }
+
+    #[test]
+    fn a_success_of_before_the_fault_contradicts_nothing() {
+        let mut reach = divided();
+        reach.retain(|(name, _, _), _| *name < place(50) || *name >= place(100));
+        let elsewhere = Elsewhere::of(&reach);
+        let failing = &reach[&(place(100), target(), ip(1))];
+        assert_eq!(elsewhere.contradicting(&place(100), &target(), ip(1), failing).count(), 0);
+        assert!(elsewhere.proves_only_others(&place(100), &target(), std::iter::empty()));
+    }
+
+    #[test]
+    fn only_what_another_proves_is_elsewhere() {
+        let reach: ReachMap = [
+            ((place(1), target(), ip(1)), seen(AddressVerdict::Ok, 1000, None)),
+            ((place(2), target(), ip(2)), seen(AddressVerdict::Ok, 1000, None)),
+        ]
+        .into();
+        let elsewhere = Elsewhere::of(&reach);
+        let only_others = |at, given: IpAddr| elsewhere.proves_only_others(&place(at), &target(), [given].into_iter());
+        assert!(only_others(1, ip(1)), "another place proves only another address");
+        assert!(!only_others(1, ip(2)), "that one is given here too");
+        assert!(only_others(3, ip(9)));
+        let alone: ReachMap = [((place(1), target(), ip(1)), seen(AddressVerdict::Ok, 1000, None))].into();
+        let nobody = Elsewhere::of(&alone);
+        assert!(!nobody.proves_only_others(&place(1), &target(), [ip(9)].into_iter()), "nobody else proves anything");
+    }
+}

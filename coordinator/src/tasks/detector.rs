@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 use sqlx::PgConnection;
 
+use super::engine::aside;
 use super::moment::Moment;
 use crate::store::StoreError;
 use crate::store::verdict::{self, NewVerdict, SubjectKind, VerdictSubject};
@@ -82,7 +83,7 @@ impl Detector {
     /// Stores the verdicts that changed. True: some did. After an error it knows no longer what the store says: load it
     /// anew.
     pub(crate) async fn step(&mut self, moment: &Moment<'_>) -> Result<bool, StoreError> {
-        let changed = self.changed(moment.judgement)?;
+        let changed = aside(|| self.changed(moment.judgement))?;
         if changed.is_empty() {
             return Ok(false);
         }

@@ -11,6 +11,9 @@ use parallax_decide::finding::Subject;
 use parallax_decide::incident::Open;
 use parallax_decide::judge::judge;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
+
 use super::Term;
 use super::asker::Asker;
 use super::detector::Detector;
@@ -121,7 +124,7 @@ impl Engine {
         let newest = memory.reader.fold().vantages().filter_map(|(_, state)| state.last_report_at).max();
         let now = newest.map_or(app.clock.now(), |newest| newest.max(app.clock.now()));
         let Memory { reader, detector, watcher, steward, planner, executor, verifier, renewer, asker } = memory;
-        let judgement = judge(topology, reader.fold(), now);
+        let judgement = aside(|| judge(topology, reader.fold(), now));
         let moment = Moment {
             app,
             topology,
@@ -154,6 +157,13 @@ impl Engine {
         }
         Ok(moved || incidents)
     }
+}
+
+/// Work that takes tens of milliseconds where there are thousands of vantages: what else waits for this thread of the
+/// runtime goes on meanwhile on another one.
+pub(super) fn aside<T>(work: impl FnOnce() -> T) -> T {
+    // A test's runtime may have no other thread.
+    if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread { block_in_place(work) } else { work() }
 }
 
 impl Memory {

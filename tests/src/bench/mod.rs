@@ -151,8 +151,8 @@ pub struct IngestOptions {
     /// Streams.
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=15_000))]
     pub agents: u32,
-    /// Rows a second that must be sustained.
-    #[arg(long, value_name = "ROWS", default_value_t = 15_000, value_parser = clap::value_parser!(u32).range(1..=200_000))]
+    /// Rows a second that are said: a hundredth more than the goal, which what is acknowledged in the same time must reach.
+    #[arg(long, value_name = "ROWS", default_value_t = 15_150, value_parser = clap::value_parser!(u32).range(1..=200_000))]
     pub rate: u32,
     /// How long they must be.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
