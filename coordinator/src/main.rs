@@ -15,7 +15,7 @@ fn main() -> ExitCode {
             if !error.use_stderr() {
                 return ExitCode::SUCCESS;
             }
-            if std::env::args_os().any(|one| one == "--json") {
+            if wants_json(std::env::args_os()) {
                 let what = error.to_string();
                 let what = what.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
                 document(&Failure::new(Exit::Usage, what).fix("parallax --help"));
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
             return Exit::Usage.into();
         }
     };
-    let json = cli.global.json;
+    let json = cli.global.wants_json();
     match cli::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -42,4 +42,17 @@ fn main() -> ExitCode {
 /// For programs: a failure is a document too. Whoever read it may have gone.
 fn document(failure: &Failure) {
     let _ = cli::print_json(&failure.as_json());
+}
+
+/// Whether a program waits for the answer: the words themselves could not be understood.
+fn wants_json(words: impl Iterator<Item = std::ffi::OsString>) -> bool {
+    let words: Vec<_> = words.collect();
+    let after = |option: &str| {
+        words
+            .windows(2)
+            .any(|pair| pair.first().is_some_and(|one| one == option) && pair.last().is_some_and(|one| one == "json"))
+    };
+    words.iter().any(|one| ["--json", "-ojson", "--output=json"].iter().any(|form| one == form))
+        || after("-o")
+        || after("--output")
 }

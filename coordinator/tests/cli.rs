@@ -192,6 +192,19 @@ fn b137_every_verb_gives_exactly_one_document_on_stdout_at_any_log_level() {
         ("failover status", vec![with_state[0], with_state[1]], 0),
         ("failover freeze", vec!["--reason", "a test", with_state[0], with_state[1]], 0),
         ("failover thaw", vec![with_state[0], with_state[1]], 0),
+        ("token create", vec!["branch-omsk", "--coordinator", "192.0.2.1:8443", with_state[0], with_state[1]], 0),
+        ("token create", vec!["de-fra", "--coordinator", "192.0.2.1:8443", with_state[0], with_state[1]], 0),
+        ("token list", vec![with_state[0], with_state[1]], 0),
+        ("token revoke", vec!["2", with_state[0], with_state[1]], 0),
+        ("vantage approve", vec!["branch-omsk", "--reason", "known", with_state[0], with_state[1]], 0),
+        ("vantage show", vec!["branch-omsk", with_state[0], with_state[1]], 0),
+        ("vantage rename", vec!["branch-omsk", "omsk-2", "--reason", "moved", with_state[0], with_state[1]], 0),
+        ("vantage revoke", vec!["omsk-2", "--reason", "stolen", with_state[0], with_state[1]], 0),
+        ("vantage replace", vec!["omsk-2", "--reason", "new machine", with_state[0], with_state[1]], 0),
+        ("vantage remove", vec!["omsk-2", "--reason", "closed", with_state[0], with_state[1]], 0),
+        ("authority list", vec!["--config", &file, with_state[0], with_state[1]], 0),
+        ("authority rotate", vec!["--config", &file, "--reason", "yearly", with_state[0], with_state[1]], 0),
+        ("completions", vec!["bash"], 0),
         ("database move", vec!["--to", "postgres://u@h/d", with_state[0], with_state[1]], 4),
     ] {
         let path: Vec<&str> = words.split(' ').collect();
@@ -200,6 +213,18 @@ fn b137_every_verb_gives_exactly_one_document_on_stdout_at_any_log_level() {
         arguments.extend(options.iter().map(|one| &**one));
         let (found, document) = one(&arguments);
         assert_eq!(found, Some(code), "{arguments:?}: {document}");
+    }
+    // The other spelling of the same.
+    let output = parallax(&["-o", "json", "vantage", "list", "--state", &state]).output().unwrap();
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(listed["schema"], 1);
+    let output = parallax(&["vantage", "list", "-o", "json", "--no-such-option"]).output().unwrap();
+    assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok(), "{}", said(&output));
+    let output = parallax(&["vantage", "list", "-o", "table", "--state", &state]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("VANTAGE"), "{}", said(&output));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = String::from_utf8(parallax(&["completions", shell]).output().unwrap().stdout).unwrap();
+        assert!(script.contains("revoke") && script.contains("parallax"), "{shell}");
     }
     // The others, without what they need: they still say so in one document.
     let mut all = BTreeSet::new();

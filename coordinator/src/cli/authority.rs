@@ -3,19 +3,18 @@
 
 use clap::{Args, Subcommand};
 use parallax_proto::token::Fingerprint;
-use serde_json::{Value, json};
+use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
 use super::config::ConfigFile;
 use super::database::Database;
 use super::reading::{connect, failed};
-use super::who::Who;
+use super::who::{Who, check_reason, note};
 use super::{Global, print, print_json};
 use crate::clock;
 use crate::error::{Exit, Failure};
 use crate::hex::hex;
 use crate::identity::bundle::{self, Bundle, Making};
-use crate::store::audit::{self, Deed};
 use crate::store::certificate;
 
 /// `parallax authority …`
@@ -145,11 +144,13 @@ async fn list(one: &List, global: &Global) -> Result<(), Failure> {
 }
 
 async fn rotate(one: &Rotate, global: &Global) -> Result<(), Failure> {
+    check_reason(&one.reason)?;
     built_in(&one.config)?;
     let state = one.database.state.path()?;
     let mut connection = connect(&one.database).await?;
     let fingerprint = bundle::rotate(&state, clock::wall())?;
-    noted(&mut connection, "authority_made", &fingerprint, (&one.who, &one.reason), json!({})).await?;
+    let subject = format!("authority {fingerprint}");
+    note(&mut connection, ("authority_made", &subject), (&one.who, &one.reason), json!({})).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "fingerprint": fingerprint }));
     }
@@ -162,6 +163,7 @@ async fn rotate(one: &Rotate, global: &Global) -> Result<(), Failure> {
 }
 
 async fn retire(one: &Retire, global: &Global) -> Result<(), Failure> {
+    check_reason(&one.reason)?;
     built_in(&one.config)?;
     let state = one.database.state.path()?;
     let mut connection = connect(&one.database).await?;
@@ -176,22 +178,12 @@ async fn retire(one: &Retire, global: &Global) -> Result<(), Failure> {
     }
     let fingerprint = bundle::retire(&state, &wanted, clock::wall())?;
     let detail = json!({ "vantages": left });
-    noted(&mut connection, "authority_retired", &fingerprint, (&one.who, &one.reason), detail).await?;
+    let subject = format!("authority {fingerprint}");
+    note(&mut connection, ("authority_retired", &subject), (&one.who, &one.reason), detail).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "fingerprint": fingerprint, "retired": true }));
     }
     print(&format!(
         "retired authority {fingerprint}; its key is destroyed. With several coordinators: copy the folder again.\n"
     ))
-}
-
-async fn noted(
-    connection: &mut sqlx::PgConnection,
-    what: &'static str,
-    fingerprint: &str,
-    (who, reason): (&Who, &str),
-    detail: Value,
-) -> Result<(), Failure> {
-    let deed = Deed { who: &who.name(), what, subject: &format!("authority {fingerprint}"), reason };
-    audit::write(connection, deed, &detail).await.map_err(failed)
 }

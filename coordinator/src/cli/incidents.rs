@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::database::Database;
-use super::reading::{Shown, connect, failed, span};
+use super::reading::{Shown, connect, failed};
 use super::{Global, print, print_json};
 use crate::error::Failure;
 use crate::report::moment::At;
@@ -18,7 +18,7 @@ use crate::store::{configured, database_now};
 #[derive(Debug, Args)]
 pub struct Incidents {
     /// Besides the open ones, those that closed within this time, such as 12h or 7d.
-    #[arg(long, value_name = "SPAN", default_value = "7d", value_parser = span)]
+    #[arg(long, value_name = "SPAN", default_value = "7d", value_parser = crate::span::any)]
     pub since: Duration,
     /// Which database.
     #[command(flatten)]

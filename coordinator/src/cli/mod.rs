@@ -6,12 +6,13 @@
 //! - [`matrix`], [`incidents`], [`explain`], [`failover`] show what the page shows; [`reading`] is
 //!   what they share.
 //! - [`migrate`] brings the schema up to date, [`move_database`] leaves the embedded database.
+//! - [`completions`] is for shells.
 //! - [`database`] finds the database of a reading command, [`local`] asks the coordinator of this machine.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -20,6 +21,7 @@ use crate::config::error::nearest;
 use crate::error::{Exit, Failure};
 
 pub mod authority;
+pub mod completions;
 pub mod config;
 pub mod database;
 pub mod explain;
@@ -52,12 +54,32 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// Answer as JSON on stdout.
-    #[arg(long, global = true)]
+    /// Answer as JSON on stdout: the same as -o json.
+    #[arg(long, global = true, conflicts_with = "output")]
     pub json: bool,
+    /// How the answer is written to stdout [default: table].
+    #[arg(short, long, global = true, value_enum, value_name = "FORM")]
+    pub output: Option<OutputForm>,
     /// What is logged to stderr: error, warn, info, debug or trace.
     #[arg(long, global = true, default_value = "info", env = "PARALLAX_LOG", value_name = "LEVEL")]
     pub log: tracing::Level,
+}
+
+/// How an answer is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputForm {
+    /// For people.
+    Table,
+    /// One document, whose fields are stable and which carries `schema`.
+    Json,
+}
+
+impl Global {
+    /// Whether the answer is one JSON document, by whichever option.
+    #[must_use]
+    pub fn wants_json(&self) -> bool {
+        self.json || self.output == Some(OutputForm::Json)
+    }
 }
 
 /// What to do.
@@ -92,6 +114,8 @@ pub enum Command {
     /// What services serve now; stop every write, or allow it again.
     #[command(subcommand)]
     Failover(failover::FailoverCommand),
+    /// What a shell needs to complete these words, on stdout.
+    Completions(completions::Completions),
 }
 
 /// Where certificates, secrets and the embedded database are kept.
@@ -128,7 +152,8 @@ impl StateDir {
 ///
 /// # Errors
 /// What happened, why, and how to fix it; its `exit` is the exit code.
-pub fn run(cli: Cli) -> Result<(), Failure> {
+pub fn run(mut cli: Cli) -> Result<(), Failure> {
+    cli.global.json = cli.global.wants_json();
     // The pool tells of each try; who looks for the server that takes writes says once what it means.
     let told = Targets::new().with_default(cli.global.log).with_target("sqlx_core::pool", LevelFilter::OFF);
     // A log that cannot be written (its reader has gone) is no reason to panic.
@@ -152,6 +177,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Matrix(command) => runtime()?.block_on(matrix::run(command, &cli.global)),
         Command::Incidents(command) => runtime()?.block_on(incidents::run(command, &cli.global)),
         Command::Explain(command) => runtime()?.block_on(explain::run(command, &cli.global)),
+        Command::Completions(command) => completions::run(command, &cli.global),
         Command::Failover(command) => runtime()?.block_on(failover::run(command, &cli.global)),
     }
 }

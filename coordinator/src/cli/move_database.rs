@@ -271,7 +271,7 @@ mod tests {
         let options = testing::empty().await;
         let socket = options.get_socket().unwrap().display().to_string();
         let url = format!("postgres://{}@/{}?host={socket}", options.get_username(), options.get_database().unwrap());
-        let global = Global { json: true, log: tracing::Level::ERROR };
+        let global = Global { json: true, output: None, log: tracing::Level::ERROR };
         let attempt = || async {
             let command = Move {
                 to: Some(url.clone()),

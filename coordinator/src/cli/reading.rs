@@ -68,25 +68,6 @@ pub fn failed(error: StoreError) -> Failure {
     }
 }
 
-/// A span as people type it: `90s`, `15m`, `12h`, `7d`.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn span(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "s" => 1,
-        "m" | "min" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        "w" => 604_800,
-        _ => return Err(format!("'{text}' is not a span; write for example 90s, 15m, 12h or 7d")),
-    };
-    let count: u64 = digits.parse().map_err(|_| format!("'{text}' does not begin with a whole number"))?;
-    let seconds = count.checked_mul(unit).filter(|seconds| *seconds <= 100 * 366 * 86_400);
-    seconds.map(Duration::from_secs).ok_or_else(|| format!("'{text}' is longer than a hundred years"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,17 +79,8 @@ mod tests {
     use crate::state::App;
     use crate::{store, testing};
 
-    #[test]
-    fn spans_are_read_with_their_unit_and_nothing_else() {
-        assert_eq!(span("7d"), Ok(Duration::from_secs(604_800)));
-        assert_eq!(span("90s"), Ok(Duration::from_secs(90)));
-        for wrong in ["", "7", "d", "-1d", "7 d", "1.5h", "9999999999999w", "ü", "7ü"] {
-            assert!(span(wrong).is_err(), "{wrong}");
-        }
-    }
-
     fn global() -> Global {
-        Global { json: true, log: tracing::Level::ERROR }
+        Global { json: true, output: None, log: tracing::Level::ERROR }
     }
 
     async fn told() -> (Database, i64) {

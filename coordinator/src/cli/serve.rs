@@ -22,7 +22,7 @@ use crate::embedded::Embedded;
 use crate::error::{Exit, Failure};
 use crate::identity::keeper::{Keeper, REFRESH_EVERY};
 use crate::ingest;
-use crate::state::App;
+use crate::state::{self, App};
 use crate::store::certificate::FORGOTTEN_MAX;
 use crate::store::config_version::How;
 use crate::store::enrolment::{self, Enrolment};
@@ -176,8 +176,7 @@ async fn with_database(
 
 /// What people know this coordinator by: the machine and the port for agents.
 fn name(port: u16) -> String {
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("{}:{port}", machine.trim())
+    format!("{}:{port}", state::host())
 }
 
 /// Schema and partitions; looks whether the database went back; aligns the clock.
@@ -210,7 +209,7 @@ async fn prepare(app: &App, servers: &Servers, no_migrate: bool) -> Result<(), F
 async fn publish(app: &App, keeper: &Keeper) -> Result<(), StoreError> {
     let held = keeper.held();
     let enrolment = Enrolment { coordinators: held.advertise.clone(), authority_sha256: held.pin };
-    enrolment::write(&mut *app.pool.acquire().await?, &enrolment).await
+    store::word(async { enrolment::write(&mut *app.pool.acquire().await?, &enrolment).await }).await
 }
 
 /// Looks at keys and certificates again and again, and reads the configuration on SIGHUP.

@@ -25,5 +25,5 @@ pub(crate) fn who(name: &str) -> Who {
 
 /// Quiet.
 pub(crate) fn global() -> Global {
-    Global { json: true, log: tracing::Level::ERROR }
+    Global { json: true, output: None, log: tracing::Level::ERROR }
 }

@@ -14,13 +14,14 @@ use sqlx::Connection;
 use time::format_description::well_known::Rfc3339;
 
 use super::database::Database;
-use super::reading::{Shown, connect, failed, span};
+use super::reading::{Shown, connect, failed};
 use super::who::Who;
 use super::{Global, print, print_json};
 use crate::config::identity::place;
 use crate::error::{Exit, Failure};
 use crate::identity::request::sha256;
 use crate::report::moment;
+use crate::span;
 use crate::store::audit::{self, Deed};
 use crate::store::token::{self, NewToken, TakenBack, TokenRow};
 use crate::store::{self, StoreError, enrolment, vantage};
@@ -34,6 +35,9 @@ const TTL_MIN: Duration = Duration::from_secs(60);
 /// Most labels, and longest word of one, in characters.
 const LABELS_MAX: usize = 16;
 const LABEL_CHARS_MAX: usize = 63;
+
+/// Where the agent is after the build that deploy/README.md describes.
+const AGENT: &str = "target/x86_64-unknown-linux-gnu/agent/parallax-agent";
 
 /// `parallax token …`
 #[derive(Debug, Subcommand)]
@@ -139,7 +143,7 @@ struct Made {
 async fn create(one: &Create, global: &Global) -> Result<(), Failure> {
     let name: VantageName =
         one.name.parse().map_err(|error| Failure::new(Exit::Usage, "not a name for a vantage").why(error))?;
-    let ttl = span(&one.ttl).map_err(|why| Failure::new(Exit::Usage, "--ttl cannot be understood").why(why))?;
+    let ttl = span::any(&one.ttl).map_err(|why| Failure::new(Exit::Usage, "--ttl cannot be understood").why(why))?;
     if !(TTL_MIN..=TTL_MAX).contains(&ttl) {
         return Err(Failure::new(Exit::Usage, "--ttl must be from 1m to 24h")
             .why("whoever finds the token until then becomes this vantage"));
@@ -164,14 +168,12 @@ async fn create(one: &Create, global: &Global) -> Result<(), Failure> {
         Some(router) => router.paste(&name, &made.text),
         None => format!(
             "Token for vantage {name}, one use, ends in {life} ({}). Shown once.\n\
-             \x20 deb        sudo apt install ./parallax-agent_*.deb && sudo parallax-agent join {token}\n\
-             \x20 any Linux  sudo install -m 755 parallax-agent /usr/local/bin/ && sudo parallax-agent join {token}\n\
-             \x20 RouterOS   repeat with --for routeros --version 7.24 --arch arm64 and paste what it prints\n\
-             The token carries where the coordinator is ({}) and its key's fingerprint;\n\
-             no other setting is needed.\n",
+             {linux}\
+             # RouterOS: repeat with --for routeros --version 7.24 --arch arm64 and paste what it prints.\n\
+             # The token carries where the coordinator is ({}) and its key's fingerprint; no other setting is needed.\n",
             zone.clock_named(made.expires_at),
             made.coordinators.join(", "),
-            token = made.text,
+            linux = linux(&made.text),
         ),
     };
     if made.waits {
@@ -183,6 +185,21 @@ async fn create(one: &Create, global: &Global) -> Result<(), Failure> {
         ));
     }
     print(&out)
+}
+
+/// What to paste on a Linux machine, in a tree of the source with the agent built.
+fn linux(token: &str) -> String {
+    format!(
+        "# Linux with systemd, in the source tree with the agent built (deploy/README.md):\n\
+         sudo install -m 755 {AGENT} /usr/bin/parallax-agent\n\
+         sudo install -m 644 deploy/systemd/parallax-agent.service /etc/systemd/system/parallax-agent.service\n\
+         sudo install -D -m 644 deploy/systemd/parallax-agent.sysusers.conf /etc/sysusers.d/parallax-agent.conf\n\
+         sudo install -D -m 644 deploy/systemd/parallax-agent.tmpfiles.conf /etc/tmpfiles.d/parallax-agent.conf\n\
+         sudo systemd-sysusers && sudo systemd-tmpfiles --create && sudo systemctl daemon-reload\n\
+         sudo parallax-agent join {token}\n\
+         # Without systemd, the program alone; keep it running by what there is:\n\
+         sudo parallax-agent join --no-service {token} && sudo parallax-agent run --state /var/lib/parallax-agent\n"
+    )
 }
 
 async fn make(
@@ -453,6 +470,19 @@ mod tests {
         assert!(used.exit == Exit::Refused && used.to_string().contains("vantage revoke branch-omsk"), "{used}");
         let changed = sqlx::query("update audit set who = 'nobody'").execute(&mut connection).await;
         assert!(changed.unwrap_err().to_string().contains("append only"));
+    }
+
+    #[test]
+    fn what_is_to_be_pasted_names_files_that_are_there() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let paste = linux("vt1.abc");
+        let named: Vec<&str> = paste.split_whitespace().filter(|word| word.starts_with("deploy/systemd/")).collect();
+        assert_eq!(named.len(), 3, "{paste}");
+        for file in named {
+            assert!(root.join(file).is_file(), "{file}");
+        }
+        assert!(std::fs::read_to_string(root.join("deploy/README.md")).unwrap().contains(AGENT), "{paste}");
+        assert!(paste.contains("join vt1.abc\n") && !paste.contains(".deb") && !paste.contains("http"), "{paste}");
     }
 
     #[test]

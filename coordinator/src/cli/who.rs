@@ -1,9 +1,44 @@
 //! Who does it, for the audit table.
 
 use clap::Args;
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use super::reading::failed;
+use crate::error::{Exit, Failure};
+use crate::store::audit::{self, Deed};
 
 /// Longest name that is kept, in characters.
 const NAME_CHARS_MAX: usize = 100;
+
+/// Longest reason, in characters.
+const REASON_CHARS_MAX: usize = 500;
+
+/// Refuses a reason that says nothing, or is no line.
+///
+/// # Errors
+/// When it is.
+pub fn check_reason(reason: &str) -> Result<(), Failure> {
+    if reason.trim().is_empty() || reason.chars().count() > REASON_CHARS_MAX || reason.chars().any(char::is_control) {
+        return Err(Failure::new(Exit::Usage, "give a --reason of 1 to 500 characters, in one line")
+            .why("whoever reads the audit table later must understand it"));
+    }
+    Ok(())
+}
+
+/// Leaves a row in the audit table; in a transaction with the deed, where the deed is in the database.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn note(
+    connection: &mut PgConnection,
+    (what, subject): (&'static str, &str),
+    (who, reason): (&Who, &str),
+    detail: Value,
+) -> Result<(), Failure> {
+    let deed = Deed { who: &who.name(), what, subject, reason };
+    audit::write(connection, deed, &detail).await.map_err(failed)
+}
 
 /// Who does it, and why.
 #[derive(Debug, Clone, Args)]

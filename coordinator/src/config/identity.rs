@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::error::Found;
-use crate::cli::reading::span;
+use crate::span;
 
 /// Life of an agent's certificate, where nothing is said.
 const LIFE: Duration = Duration::from_secs(30 * 86_400);
@@ -87,7 +87,7 @@ pub fn check(file: &IdentityFile, found: &mut Found) -> Identity {
     );
     let certificate_life = match &file.certificate_life {
         None => LIFE,
-        Some(text) => match span(&text.value) {
+        Some(text) => match span::any(&text.value) {
             Ok(life) if (LIFE_MIN..=LIFE_MAX).contains(&life) => life,
             Ok(_) => {
                 found.at(text, "`certificate_life` must be from 1h to 366d");

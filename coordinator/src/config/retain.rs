@@ -9,6 +9,7 @@ use serde_saphyr::Spanned;
 
 use super::embedded::EmbeddedFile;
 use super::error::{Found, nearest};
+use crate::span::{self, Fault};
 
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
@@ -18,9 +19,6 @@ const YEAR: u64 = 365 * DAY;
 /// Rows of the log are kept at least this long: what agents held back for a day must still find
 /// yesterday's figures next to it.
 const RESULTS_MIN: Duration = Duration::from_secs(2 * DAY);
-
-/// Longest span that is accepted: a hundred years is a slip, `forever` says what is meant.
-const SPAN_MAX: Duration = Duration::from_secs(100 * YEAR);
 
 /// `database:`
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -78,30 +76,19 @@ impl std::str::FromStr for Span {
         if text == "forever" {
             return Ok(Self(None));
         }
-        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, unit) = text.split_at(digits);
-        let unit_s = match unit {
-            "h" => HOUR,
-            "d" => DAY,
-            "w" => 7 * DAY,
-            "y" => YEAR,
-            "" if digits > 0 => return Err(format!("`{text}` has no unit; write {text}d for days")),
-            "m" | "M" | "mo" => {
-                return Err(format!("`{text}`: months and minutes are not known; write days, as in 30d"));
-            }
-            _ => {
+        match span::read(text) {
+            Ok((span, "h" | "d" | "w" | "y")) => Ok(Self(Some(span))),
+            Ok((_, "m")) => Err(format!("`{text}`: months and minutes are not known; write days, as in 30d")),
+            Err(Fault::NoUnit) => Err(format!("`{text}` has no unit; write {text}d for days")),
+            Err(Fault::NoNumber(unit)) => Err(format!("`{text}` needs a number before `{unit}`")),
+            Err(Fault::TooLong) => Err(format!("`{text}` is more than 100 years; write forever")),
+            Ok(_) | Err(Fault::Unknown) => {
                 let near = nearest(text, ["forever"]).map(|near| format!("; did you mean `{near}`?"));
-                return Err(format!(
+                Err(format!(
                     "`{text}` is no span: write a number with h, d, w or y, as in 30d, or forever{}",
                     near.unwrap_or_default()
-                ));
+                ))
             }
-        };
-        let number: u64 = number.parse().map_err(|_| format!("`{text}` needs a number before `{unit}`"))?;
-        let span = number.checked_mul(unit_s).map(Duration::from_secs).filter(|span| *span <= SPAN_MAX);
-        match span {
-            Some(span) => Ok(Self(Some(span))),
-            None => Err(format!("`{text}` is more than 100 years; write forever")),
         }
     }
 }
@@ -134,7 +121,7 @@ impl Retain {
 /// Checks `database.retain`.
 pub fn check(file: &RetainFile, found: &mut Found) -> Retain {
     let mut retain = Retain::default();
-    let span = |text: &Option<Spanned<String>>, found: &mut Found| {
+    let kept = |text: &Option<Spanned<String>>, found: &mut Found| {
         let text = text.as_ref()?;
         match text.value.parse::<Span>() {
             Ok(span) => Some(span.0),
@@ -144,7 +131,7 @@ pub fn check(file: &RetainFile, found: &mut Found) -> Retain {
             }
         }
     };
-    if let Some(results) = span(&file.results, found) {
+    if let Some(results) = kept(&file.results, found) {
         match (results, &file.results) {
             (Some(results), _) if results >= RESULTS_MIN => retain.results = results,
             (Some(_), Some(place)) => {
@@ -159,7 +146,7 @@ pub fn check(file: &RetainFile, found: &mut Found) -> Retain {
             (_, None) => {}
         }
     }
-    if let Some(hourly) = span(&file.hourly, found) {
+    if let Some(hourly) = kept(&file.hourly, found) {
         match &file.hourly {
             Some(place) if hourly.is_some_and(|hourly| hourly < retain.results) => found.at(
                 place,
@@ -171,7 +158,7 @@ pub fn check(file: &RetainFile, found: &mut Found) -> Retain {
             _ => retain.hourly = hourly,
         }
     }
-    if let (Some(Some(_)), Some(place)) = (span(&file.incidents, found), &file.incidents) {
+    if let (Some(Some(_)), Some(place)) = (kept(&file.incidents, found), &file.incidents) {
         found
             .at(place, "`incidents` can only be forever: what was changed, why, and what it rests on is never deleted");
     }

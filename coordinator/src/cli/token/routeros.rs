@@ -86,7 +86,9 @@ impl Router {
         let mut out = String::from(
             "# Once, at the router itself (a press of its button or a power cycle within 5 min confirms it):\n\
              /system/device-mode/update container=yes\n\
-             # Then upload the image of the agent as disk1/parallax-agent-",
+             # The image: build the static agent for the router's processor (deploy/README.md), make an image of that one file\n\
+             # (FROM scratch, COPY parallax-agent /, ENTRYPOINT [\"/parallax-agent\"]) and `docker save` it, not compressed.\n\
+             # Then upload it as disk1/parallax-agent-",
         );
         out.push_str(arch);
         out.push_str(

@@ -9,14 +9,10 @@ use sqlx::{Connection, PgConnection, Postgres, Transaction};
 use super::{parse, unknown};
 use crate::cli::database::Database;
 use crate::cli::reading::{connect, failed};
-use crate::cli::who::Who;
+use crate::cli::who::{Who, check_reason, note};
 use crate::cli::{Global, print, print_json};
 use crate::error::{Exit, Failure};
-use crate::store::audit::{self, Deed};
 use crate::store::vantage::{self, VantageRow, change};
-
-/// Longest reason, in characters.
-const REASON_CHARS_MAX: usize = 500;
 
 /// `parallax vantage replace` and `remove`
 #[derive(Debug, Args)]
@@ -96,10 +92,7 @@ struct Begun<'a> {
 
 async fn begin<'a>(connection: &'a mut PgConnection, name: &str, reason: &str) -> Result<Begun<'a>, Failure> {
     let name = parse(name)?;
-    if reason.trim().is_empty() || reason.chars().count() > REASON_CHARS_MAX || reason.chars().any(char::is_control) {
-        return Err(Failure::new(Exit::Usage, "give a --reason of 1 to 500 characters, in one line")
-            .why("whoever reads the audit table later must understand it"));
-    }
+    check_reason(reason)?;
     let mut transaction = connection.begin().await.map_err(|error| failed(error.into()))?;
     let row = vantage::by_name(&mut transaction, &name).await.map_err(failed)?.ok_or_else(|| unknown(&name))?;
     Ok(Begun { transaction, name, row })
@@ -107,8 +100,8 @@ async fn begin<'a>(connection: &'a mut PgConnection, name: &str, reason: &str) -
 
 impl Begun<'_> {
     async fn end(mut self, what: &'static str, (who, reason): (&Who, &str), detail: Value) -> Result<(), Failure> {
-        let deed = Deed { who: &who.name(), what, subject: &format!("vantage {}", self.name), reason };
-        audit::write(&mut self.transaction, deed, &detail).await.map_err(failed)?;
+        let subject = format!("vantage {}", self.name);
+        note(&mut self.transaction, (what, &subject), (who, reason), detail).await?;
         self.transaction.commit().await.map_err(|error| failed(error.into()))
     }
 }
