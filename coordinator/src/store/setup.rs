@@ -5,6 +5,36 @@ use sqlx::PgConnection;
 use super::StoreError;
 use crate::error::{Exit, Failure};
 
+/// Oldest major version of Postgres: `alter table … detach partition … concurrently`, with which a day goes while agents
+/// report, is there from this one on. Nothing newer is used.
+pub const POSTGRES_MAJOR_MIN: u32 = 14;
+
+/// Refuses a server that is too old, before anything is made there.
+///
+/// # Errors
+/// When it is, or does not say how old it is.
+pub async fn check_version(connection: &mut PgConnection) -> Result<(), Failure> {
+    let number: i32 = sqlx::query_scalar!(r#"select current_setting('server_version_num')::integer as "number!""#)
+        .fetch_one(connection)
+        .await
+        .map_err(|error| unreadable(error.into()))?;
+    too_old(number).map_or(Ok(()), Err)
+}
+
+/// What is to be said of a server with this `server_version_num`, if it is too old: 130014 is 13.14.
+fn too_old(number: i32) -> Option<Failure> {
+    let (major, minor) = (number / 10_000, number % 10_000);
+    let minor = if major < 10 { format!("{}.{}", minor / 100, minor % 100) } else { minor.to_string() };
+    if u32::try_from(major).is_ok_and(|major| major >= POSTGRES_MAJOR_MIN) {
+        return None;
+    }
+    Some(
+        Failure::new(Exit::Refused, "the database's server is too old")
+            .why(format!("it is PostgreSQL {major}.{minor}; {POSTGRES_MAJOR_MIN} or later is needed"))
+            .fix("upgrade the server (pg_upgrade, or dump and restore), or use another one; nothing was changed there"),
+    )
+}
+
 /// Migrations, embedded. They run under an advisory lock: several starts at once are safe.
 pub static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("../migrations");
 
@@ -102,6 +132,7 @@ pub async fn standing(connection: &mut PgConnection) -> Result<Standing, StoreEr
 /// # Errors
 /// When a migration fails, or the schema is of a newer program; then nothing is changed.
 pub async fn migrate(connection: &mut PgConnection) -> Result<Vec<i64>, Failure> {
+    check_version(connection).await?;
     let before = standing(connection).await.map_err(unreadable)?;
     if let Some(refusal) = before.refusal() {
         return Err(refusal);
@@ -119,6 +150,7 @@ pub async fn migrate(connection: &mut PgConnection) -> Result<Vec<i64>, Failure>
 /// # Errors
 /// When it is not this program's.
 pub async fn check_schema(connection: &mut PgConnection) -> Result<(), Failure> {
+    check_version(connection).await?;
     let standing = standing(connection).await.map_err(unreadable)?;
     match (standing.refusal(), standing.pending.first()) {
         (Some(refusal), _) => Err(refusal),

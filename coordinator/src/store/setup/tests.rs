@@ -4,12 +4,9 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, Executor, PgConnection};
 
-use super::{MIGRATIONS, check_schema, migrate, standing};
+use super::{MIGRATIONS, check_schema, check_version, migrate, standing, too_old};
 use crate::error::Exit;
 use crate::testing;
-
-/// The last migration of the state that the upgrade test begins with.
-const BEFORE: i64 = 5;
 
 async fn connect(options: &PgConnectOptions) -> PgConnection {
     PgConnection::connect_with(&crate::store::quiet(options.clone())).await.unwrap()
@@ -92,58 +89,80 @@ async fn a_migration_in_another_form_is_refused() {
     assert!(refused.to_string().contains("another build"), "{refused}");
 }
 
-#[tokio::test]
-async fn rows_of_the_state_before_are_right_after_the_upgrade() {
-    let options = testing::empty().await;
-    let mut connection = connect(&options).await;
-    up_to(BEFORE).run(&mut connection).await.unwrap();
-    crate::store::partition::ensure(&mut connection).await.unwrap();
-    connection.execute(include_str!("before.sql")).await.unwrap();
-    let tables = "select string_agg(format('%I', relname), ',' order by relname) from pg_class \
-                  where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and relname !~ '^_|_[0-9]{8}$'";
-    let tables: String = sqlx::query_scalar(tables).fetch_one(&mut connection).await.unwrap();
-    let filled: Vec<&str> = tables.split(',').filter(|table| !table.is_empty()).collect();
-    let mut before = Vec::new();
-    for table in &filled {
-        before.push(count(&mut connection, table).await);
+/// Brings an empty database to the state after this migration, with rows in every table from the moment it is there.
+async fn grow(connection: &mut PgConnection, last: i64) {
+    let sections: Vec<&str> = include_str!("before.sql").split("-- state ").skip(1).collect();
+    for state in MIGRATIONS.iter().map(|one| one.version).filter(|version| *version <= last) {
+        up_to(state).run(&mut *connection).await.unwrap();
+        if state == 1 {
+            crate::store::partition::ensure(&mut *connection).await.unwrap();
+        }
+        for section in &sections {
+            let (number, statements) = section.split_once('\n').unwrap();
+            if number.trim().parse::<i64>().unwrap() == state {
+                sqlx::raw_sql(sqlx::AssertSqlSafe(statements)).execute(&mut *connection).await.unwrap();
+            }
+        }
     }
-    assert!(before.iter().all(|count| *count > 0), "every table has rows before: {filled:?} {before:?}");
-    let applied = migrate(&mut connection).await.unwrap();
-    assert_eq!(applied, standing(&mut connection).await.unwrap().applied.split_off(filled_migrations()));
-    for (table, before) in filled.iter().zip(before) {
-        assert_eq!(count(&mut connection, table).await, before, "{table}");
-    }
-    // What people read, through the views that are the interface.
-    for (question, answer) in [
-        (
-            "select vantage || ' ' || subject || ' ' || outcome from v_observation where id = 2",
-            "branch-kazan cdnjs.cloudflare.com silent",
-        ),
-        (
-            "select kind || ' ' || subject || ' ' || changes_made from v_incident where id = 1",
-            "answer_unroutable_here canaries 1",
-        ),
-        ("select status || ' ' || epoch || ' ' || driver from v_plan where id = 1", "verified 3 pin"),
-        ("select verdict from v_verdict where vantage = 'branch-kazan' and until is null", "unroutable_here"),
-        (
-            "select observations_missing || ' ' || observations_refused from v_vantage where vantage = 'branch-kazan'",
-            "4 2",
-        ),
-        ("select epoch::text from lease", "3"),
-        ("select last_sequence::text from agent_cursor where lane = 'urgent'", "12"),
-        ("select version::text from assignment", "1764500000"),
-        ("select generation::text from installation", "1"),
-    ] {
-        let found: String = sqlx::query_scalar(question).fetch_one(&mut connection).await.unwrap();
-        assert_eq!(found, answer, "{question}");
-    }
-    // And it is written to as before: a person's freeze of the old state ends as it always did.
-    assert!(crate::store::freeze::thaw(&mut connection, "anna", None).await.unwrap());
-    crate::store::check_writable(&mut connection).await.unwrap();
 }
 
-fn filled_migrations() -> usize {
-    up_to(BEFORE).iter().count()
+/// What people read, through the views that are the interface, with the state from which on it is there.
+const QUESTIONS: [(i64, &str, &str); 13] = [
+    (
+        1,
+        "select vantage || ' ' || subject || ' ' || outcome from v_observation where id = 2",
+        "branch-kazan cdnjs.cloudflare.com silent",
+    ),
+    (
+        1,
+        "select observations_missing || ' ' || observations_refused from v_vantage where vantage = 'branch-kazan'",
+        "4 2",
+    ),
+    (1, "select epoch::text from lease", "3"),
+    (1, "select last_sequence::text from agent_cursor where lane = 'urgent'", "12"),
+    (
+        2,
+        "select kind || ' ' || subject || ' ' || changes_made from v_incident where id = 1",
+        "answer_unroutable_here canaries 1",
+    ),
+    (2, "select status || ' ' || epoch || ' ' || driver from v_plan where id = 1", "verified 3 pin"),
+    (2, "select verdict from v_verdict where vantage = 'branch-kazan' and until is null", "unroutable_here"),
+    (2, "select outcome from v_evidence where incident_id = 1", "silent"),
+    (3, "select version::text from assignment", "1764500000"),
+    (6, "select what || ' ' || who from v_audit", "token_created anna"),
+    (6, "select encode(serial, 'hex') from agent_certificate where token_id = 1", "0102"),
+    (8, "select resolutions::text from v_answer where name = 'cdnjs.cloudflare.com'", "1"),
+    (1, "select generation::text from installation", "1"),
+];
+
+#[tokio::test]
+async fn rows_of_every_earlier_state_are_right_after_the_upgrade() {
+    let newest = MIGRATIONS.iter().map(|one| one.version).max().unwrap();
+    for state in 1..newest {
+        let options = testing::empty().await;
+        let mut connection = connect(&options).await;
+        grow(&mut connection, state).await;
+        let tables = "select string_agg(format('%I', relname), ',' order by relname) from pg_class \
+                      where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and relname !~ '^_|_[0-9]{8}$'";
+        let tables: String = sqlx::query_scalar(tables).fetch_one(&mut connection).await.unwrap();
+        let filled: Vec<&str> = tables.split(',').filter(|table| !table.is_empty()).collect();
+        let mut before = Vec::new();
+        for table in &filled {
+            before.push(count(&mut connection, table).await);
+        }
+        assert!(before.iter().all(|count| *count > 0), "{state}: every table has rows: {filled:?} {before:?}");
+        assert_eq!(migrate(&mut connection).await.unwrap(), (state + 1..=newest).collect::<Vec<_>>());
+        for (table, before) in filled.iter().zip(before) {
+            assert_eq!(count(&mut connection, table).await, before, "{state}: {table}");
+        }
+        for (_, question, answer) in QUESTIONS.iter().filter(|(since, ..)| *since <= state) {
+            let found: String = sqlx::query_scalar(*question).fetch_one(&mut connection).await.unwrap();
+            assert_eq!(found, *answer, "{state}: {question}");
+        }
+        // And it is written to as before: a person's freeze of the old state ends as it always did.
+        assert_eq!(crate::store::freeze::thaw(&mut connection, "anna", None).await.unwrap(), state >= 2, "{state}");
+        crate::store::check_writable(&mut connection).await.unwrap();
+    }
 }
 
 async fn count(connection: &mut PgConnection, table: &str) -> i64 {
@@ -151,4 +170,18 @@ async fn count(connection: &mut PgConnection, table: &str) -> i64 {
         .fetch_one(connection)
         .await
         .unwrap()
+}
+
+#[tokio::test]
+async fn a_server_older_than_what_the_schema_needs_is_refused_with_its_version() {
+    for (number, said) in [(130_023, "PostgreSQL 13.23; 14"), (120_000, "12.0"), (90_624, "PostgreSQL 9.6.24;")] {
+        let refused = too_old(number).unwrap();
+        assert_eq!(refused.exit, Exit::Refused);
+        assert!(refused.to_string().contains(said), "{refused}");
+    }
+    for number in [140_000, 150_018, 170_004, 180_000] {
+        assert!(too_old(number).is_none(), "{number}");
+    }
+    let mut connection = PgConnection::connect_with(&testing::empty().await).await.unwrap();
+    check_version(&mut connection).await.unwrap();
 }
