@@ -5,6 +5,7 @@ use parallax_decide::change::Change;
 use world::World;
 
 mod brakes;
+mod clocks;
 mod played;
 mod postmortem;
 mod stories;
