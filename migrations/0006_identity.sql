@@ -16,6 +16,15 @@ comment on column vantage.retired_at is 'When it was removed for good; its histo
 comment on column vantage.last_remote is 'Address and port its last stream came from. A personal datum where an agent runs at somebody''s home.';
 comment on column vantage.last_coordinator is 'Random identity of the coordinator process that took its last stream.';
 
+create table vantage_change (
+    single boolean primary key default true check (single),
+    number bigint not null default 0
+);
+insert into vantage_change default values;
+comment on table  vantage_change is 'One row: how often people changed vantages and keys. Coordinators look at it every second, for the notices that get lost.';
+comment on column vantage_change.single is 'Always true: there is one row.';
+comment on column vantage_change.number is 'Rises by one with each revocation, removal, replacement, renaming and approval.';
+
 create table vantage_former_name (
     name       text primary key,
     vantage_id smallint not null references vantage,

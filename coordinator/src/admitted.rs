@@ -9,10 +9,10 @@ use crate::config::Config;
 use crate::hub::News;
 use crate::reload;
 use crate::state::App;
-use crate::store::StoreError;
 use crate::store::config_version::How;
 use crate::store::configured;
 use crate::store::vantage::VantageRow;
+use crate::store::{StoreError, word};
 
 /// The configuration with those among the rows that are approved, and without those that are no more.
 #[must_use]
@@ -51,7 +51,7 @@ pub async fn take_in<'a>(app: &App, rows: impl Iterator<Item = &'a VantageRow>) 
     }
     let config = Arc::new(config);
     let taker = reload::taker(app, How::Request);
-    configured::put_in_force(&mut *app.pool.acquire().await?, &config, &taker).await?;
+    word(async { configured::put_in_force(&mut *app.pool.acquire().await?, &config, &taker).await }).await?;
     // A reload in between has read the rows itself.
     let before = app.config.compare_and_swap(&now, Arc::clone(&config));
     if Arc::ptr_eq(&before, &now) {

@@ -143,7 +143,7 @@ pub struct Place<'a> {
     hub: &'a Hub,
     vantage: VantageName,
     session: u64,
-    /// Ends when a newer stream of the vantage replaced this one, or it was cut off.
+    /// Ends when a newer stream of the vantage replaced this one, here or at another coordinator.
     pub closed: CancellationToken,
 }
 
@@ -283,12 +283,6 @@ impl Hub {
         let _ = self.news.send(news);
     }
 
-    /// Ends a vantage's stream, as after a revocation. Returns whether there was one.
-    pub fn cut(&self, vantage: &VantageName) -> bool {
-        let found = lock(&self.live).get(vantage).map(|live| live.closed.cancel());
-        found.is_some()
-    }
-
     /// Sends everyone the assignment again, after the configuration changed.
     pub fn reassign(&self) {
         for connected in self.connected() {
@@ -359,11 +353,6 @@ impl Hub {
 }
 
 impl Place<'_> {
-    /// Whether a newer stream of the same vantage has taken this place, here or at another coordinator.
-    pub(crate) fn replaced(&self) -> bool {
-        lock(&self.hub.live).get(&self.vantage).is_some_and(|live| live.session != self.session || live.moved)
-    }
-
     /// Notes that a message came.
     pub(crate) fn seen(&self) {
         let now = self.hub.clock.now();

@@ -16,9 +16,10 @@ use sqlx::PgConnection;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::ingest::standing::Cut;
 use crate::state::App;
 use crate::store::installation::{self as store, Found, GENERATION_MAX, Kind, WentBack};
-use crate::store::{StoreError, order};
+use crate::store::{StoreError, order, word};
 
 #[cfg(test)]
 mod tests;
@@ -47,13 +48,23 @@ impl Installation {
     pub fn open(state: &Path) -> Self {
         Self { generation: AtomicI32::new(0), witness: Mutex::new(Witness::open(state)) }
     }
+
+    /// Generation of the database when it was last looked at; 0: never yet.
+    #[must_use]
+    pub fn generation(&self) -> i32 {
+        self.generation.load(Ordering::Relaxed)
+    }
 }
 
 /// Looks whether the database is the known one and as far as it was, records it if not, and remembers how far it is.
 ///
 /// # Errors
-/// When the database refuses.
+/// When the database refuses, or does not answer in time: others wait for the memory meanwhile.
 pub async fn look(app: &App, connection: &mut PgConnection) -> Result<(), StoreError> {
+    word(look_now(app, connection)).await
+}
+
+async fn look_now(app: &App, connection: &mut PgConnection) -> Result<(), StoreError> {
     let mut witness = app.installation.witness.lock().await;
     let mut found = store::find_durably(connection).await?;
     let why = match witness.judge(&found) {
@@ -103,25 +114,32 @@ pub async fn look(app: &App, connection: &mut PgConnection) -> Result<(), StoreE
         record(connection, &found, &why).await?;
         found = store::find_durably(connection).await?;
     }
+    // A coordinator that never holds the lease has no other word of the database's time.
+    app.clock.align(found.now);
     let before = app.installation.generation.swap(found.position.generation, Ordering::Relaxed);
-    if before != found.position.generation {
-        // Agents that are connected learn the new generation with their next assignment.
-        app.hub.reassign();
+    if before != found.position.generation && before != 0 {
+        // Short keys of vantages may mean others by now, and every agent must learn the new generation.
+        let streams = app.standing.cut(|_| Some(Cut::WentBack));
+        tracing::warn!(streams, "the database went back: every agent connects again");
     }
     witness.remember(&found).await;
     Ok(())
 }
 
-/// Takes an agent's word that it was told this epoch. True: the database had gone back, and that is recorded now.
+/// Takes an agent's word that it was told this epoch, beside how the database was found. True: the database had gone
+/// back, and that is recorded now.
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn told_by_agent(app: &App, vantage: &str, wire_epoch: u64) -> Result<bool, StoreError> {
+pub async fn told_by_agent(
+    app: &App,
+    connection: &mut PgConnection,
+    found: &Found,
+    (vantage, wire_epoch): (&str, u64),
+) -> Result<bool, StoreError> {
     let (told_generation, told_epoch) = order::apart(wire_epoch);
     let Ok(told_generation) = i32::try_from(told_generation) else { return Ok(nonsense(vantage, wire_epoch)) };
     let told_epoch = i64::from(told_epoch);
-    let mut connection = app.pool.acquire().await?;
-    let found = store::find(&mut connection).await?;
     let position = found.position;
     if (told_generation, told_epoch) <= (position.generation, position.epoch) {
         return Ok(false);
@@ -143,8 +161,8 @@ pub async fn told_by_agent(app: &App, vantage: &str, wire_epoch: u64) -> Result<
             "the database went back (restored from a backup?): {vantage} was told a higher epoch than it knows"
         ),
     };
-    record(&mut connection, &found, &why).await?;
-    look(app, &mut connection).await?;
+    record(connection, found, &why).await?;
+    look_now(app, connection).await?;
     Ok(true)
 }
 
@@ -172,7 +190,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
             () = tokio::time::sleep(LOOK_EVERY) => {}
             () = shutdown.cancelled() => {}
         }
-        let looked = async { look(&app, &mut *app.pool.acquire().await?).await };
+        let looked = word(async { look_now(&app, &mut *app.pool.acquire().await?).await });
         if let Err(error) = looked.await {
             tracing::debug!(%error, "cannot look how far the database is");
         }

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hub::elsewhere::Seat;
 use crate::state::App;
-use crate::store::StoreError;
 use crate::store::session::{self, Holder};
+use crate::store::{StoreError, word};
 
 mod inbox;
 mod keeper;
@@ -31,9 +31,6 @@ const RETRY_EVERY: Duration = Duration::from_secs(1);
 
 /// Everything is read again after this long without a full reading.
 const RELOAD_EVERY: Duration = Duration::from_secs(20);
-
-/// Longest word with the database: one that does not answer counts as gone.
-const WORD_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs until `shutdown`, under a name for people.
 pub async fn run(app: Arc<App>, name: String, shutdown: CancellationToken) {
@@ -52,21 +49,15 @@ pub async fn run(app: Arc<App>, name: String, shutdown: CancellationToken) {
             );
         } => {}
     }
-    let left = within(async { session::leave(&mut *app.pool.acquire().await?, app.instance).await }).await;
+    let left = word(async { session::leave(&mut *app.pool.acquire().await?, app.instance).await }).await;
     if let Err(error) = left {
         tracing::info!(%error, "the other coordinators learn by silence that this one has ended");
     }
 }
 
-/// A word with the database that must not hang.
-async fn within<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    let answer = tokio::time::timeout(WORD_WITHIN, asked).await;
-    answer.unwrap_or(Err(StoreError::Database(sqlx::Error::PoolTimedOut)))
-}
-
 /// Reads again who holds every vantage.
 async fn reload(app: &App) -> Result<(), StoreError> {
-    let holders = within(async { session::holders(&mut *app.pool.acquire().await?, None).await }).await?;
+    let holders = word(async { session::holders(&mut *app.pool.acquire().await?, None).await }).await?;
     let others = holders.into_iter().filter(|one| one.instance != app.instance);
     app.hub.seats(others.map(|one| (one.vantage.clone(), seat(one))).collect());
     Ok(())

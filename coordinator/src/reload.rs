@@ -6,9 +6,10 @@ use std::sync::Arc;
 use crate::admitted;
 use crate::config::Config;
 use crate::error::Failure;
-use crate::state::App;
+use crate::ingest::standing::{Cut, Stream};
+use crate::state::{self, App};
 use crate::store::config_version::{self, How, Taker};
-use crate::store::{StoreError, configured, vantage};
+use crate::store::{StoreError, configured, vantage, word};
 
 /// Why the last configuration was refused, while an older one is in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub async fn again(app: &App, loaded: Result<Config, Failure>, how: How) -> bool
     tracing::error!(error = %why, "the configuration stays as it was");
     // First what needs no database, which may be the trouble.
     app.refused.store(Some(Arc::new(Refused { why: why.clone() })));
-    let noted = async { config_version::refused(&mut *app.pool.acquire().await?, &taker(app, how), &why).await };
+    let noted = word(async { config_version::refused(&mut *app.pool.acquire().await?, &taker(app, how), &why).await });
     if let Err(error) = noted.await {
         tracing::warn!(%error, "that a configuration was refused cannot be stored");
     }
@@ -55,17 +56,20 @@ async fn take(app: &App, config: Config, how: How) -> Result<(), StoreError> {
     if config.listen != app.config.load().listen {
         tracing::warn!("a change of listen: takes effect at the next start");
     }
-    let mut connection = app.pool.acquire().await?;
-    vantage::ensure(&mut connection, config.topology.vantages.keys()).await?;
-    let config = admitted::with(config, &vantage::all(&mut connection).await?);
-    let number = configured::put_in_force(&mut connection, &config, &taker(app, how)).await?;
-    drop(connection);
-    let gone: Vec<_> =
-        app.hub.connected().into_iter().filter(|one| !config.topology.vantages.contains_key(&one.vantage)).collect();
-    app.config.store(Arc::new(config));
-    for one in gone {
-        tracing::warn!(vantage = %one.vantage, "no longer in the configuration: cut off");
-        app.hub.cut(&one.vantage);
+    let (config, number) = word(async {
+        let mut connection = app.pool.acquire().await?;
+        vantage::ensure(&mut connection, config.topology.vantages.keys()).await?;
+        let config = admitted::with(config, &vantage::all(&mut connection).await?);
+        let number = configured::put_in_force(&mut connection, &config, &taker(app, how)).await?;
+        Ok((Arc::new(config), number))
+    })
+    .await?;
+    // Before anything is cut: who comes back must meet the new one.
+    app.config.store(Arc::clone(&config));
+    let listed = |stream: &Stream| config.topology.vantages.contains_key(&stream.name);
+    let streams = app.standing.cut(|stream| (!listed(stream)).then_some(Cut::NotListed));
+    if streams > 0 {
+        tracing::warn!(streams, "cut off: no longer in the configuration");
     }
     app.hub.reassign();
     tracing::info!(number, "the configuration was read again");
@@ -74,11 +78,10 @@ async fn take(app: &App, config: Config, how: How) -> Result<(), StoreError> {
 
 /// This process, as the taker of a configuration.
 pub(crate) fn taker(app: &App, how: How) -> Taker {
-    let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
     let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten().map(|user| user.name);
     Taker {
         coordinator: app.instance,
-        host: host.unwrap_or_else(|| "unknown".to_owned()),
+        host: state::host(),
         by: user.unwrap_or_else(|| format!("uid {}", nix::unistd::getuid())),
         how,
     }
@@ -92,6 +95,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::config::builtin;
     use crate::error::Exit;
+    use crate::identity::bundle::hex;
     use crate::testing;
 
     fn changed() -> Config {
@@ -123,13 +127,12 @@ mod tests {
         .await
         .unwrap();
         assert!(named > 10 && same, "{named}");
-        let digest: bool = sqlx::query_scalar(
-            "select bool_and(sha256 = encode(sha256(convert_to(content::text, 'UTF8')), 'hex') or length(sha256) = 64) from v_config",
-        )
-        .fetch_one(&app.pool)
-        .await
-        .unwrap();
-        assert!(digest);
+        let stored: Vec<(String, serde_json::Value)> =
+            sqlx::query_as("select distinct sha256, content from v_config").fetch_all(&app.pool).await.unwrap();
+        assert_eq!(stored.len(), 2);
+        for (sha256, content) in stored {
+            assert_eq!(sha256, hex(&crate::identity::request::sha256(content.to_string().as_bytes())));
+        }
     }
 
     #[tokio::test]

@@ -11,14 +11,10 @@ use crate::admitted;
 use crate::ingest::standing::{Cut, Stream};
 use crate::state::App;
 use crate::store::vantage::{self, Revocations, VantageId, VantageRow};
-use crate::store::{StoreError, certificate};
+use crate::store::{StoreError, certificate, word};
 
 /// Pause before the channel is opened again after the database was away.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
-
-/// The list is read again after this long without news: a channel whose other end vanished without a
-/// word is silent, not broken.
-const RELOAD_EVERY: Duration = Duration::from_secs(20);
 
 /// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
@@ -47,18 +43,17 @@ async fn listen(app: &App) -> Result<(), StoreError> {
     let mut revocations = Revocations::open(&app.pool).await?;
     loop {
         look(app).await?;
-        if let Ok(heard) = tokio::time::timeout(RELOAD_EVERY, revocations.next()).await {
-            heard?;
-        }
+        revocations.next().await?;
     }
 }
 
 /// Reads how things stand, and acts on it.
 async fn look(app: &App) -> Result<(), StoreError> {
-    let (rows, keys) = {
+    let (rows, keys) = word(async {
         let mut connection = app.pool.acquire().await?;
-        (vantage::all(&mut connection).await?, certificate::revoked_keys(&mut connection).await?)
-    };
+        Ok((vantage::all(&mut connection).await?, certificate::revoked_keys(&mut connection).await?))
+    })
+    .await?;
     let rows: BTreeMap<VantageId, VantageRow> = rows.into_iter().map(|row| (row.id, row)).collect();
     let cut = app.standing.cut(|stream| must_end(stream, &rows, &keys));
     if cut > 0 {

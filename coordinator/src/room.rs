@@ -87,7 +87,7 @@ impl fmt::Display for Level {
 pub struct Room {
     level: AtomicU8,
     used: AtomicU64,
-    /// Most days of the log that are kept; `u32::MAX`: as configured.
+    /// Whole days for which rows of the log are kept, beside those of today; `u32::MAX`: as configured.
     days: AtomicU32,
     /// Days must be dropped now.
     pub shorten: Notify,
@@ -121,14 +121,15 @@ impl Room {
         configured.min(Duration::from_secs(days.saturating_mul(86_400)))
     }
 
-    /// Takes a measurement in. `days` is how many days of the log there are.
+    /// Takes a measurement in. `days` is how many days of the log there are from the oldest to today.
     pub fn measured(&self, used: u64, cap: u64, free: u64, days: u32) {
         let (before, level) = (self.level(), Level::of(used, cap, free));
         self.used.store(used, Ordering::Relaxed);
         self.level.store(level.number(), Ordering::Relaxed);
         let (used_mib, cap_mib, free_mib) = (used >> 20, cap >> 20, free >> 20);
         if level >= Level::Full {
-            self.days.store(days.saturating_sub(1).max(DAYS_MIN), Ordering::Relaxed);
+            // Today is one of them and the oldest is to go: rows from before these whole days are of that one.
+            self.days.store(days.saturating_sub(2).max(DAYS_MIN - 1), Ordering::Relaxed);
             self.shorten.notify_one();
         } else if level == Level::Enough {
             self.days.store(u32::MAX, Ordering::Relaxed);
@@ -164,7 +165,7 @@ impl Room {
 /// Measures every few seconds until `shutdown`. `pg` is the folder of the embedded database.
 pub async fn watch(app: Arc<App>, pg: PathBuf, shutdown: CancellationToken) {
     loop {
-        match look(&app, &pg).await {
+        match store::word(look(&app, &pg)).await {
             Ok(()) => {}
             Err(error) => tracing::debug!(%error, "the room of the embedded database cannot be measured"),
         }
@@ -183,11 +184,10 @@ pub async fn look(app: &App, pg: &Path) -> Result<(), StoreError> {
     let cap = app.config.load().disk_max;
     let mut connection = app.pool.acquire().await?;
     let used = store::moving::bytes(&mut connection).await?;
-    let ahead = usize::try_from(store::partition::DAYS_AHEAD).unwrap_or(0);
-    let days = store::partition::existing(&mut connection).await?.len().saturating_sub(ahead);
+    let days = store::partition::span(&mut connection).await?;
     let disk = nix::sys::statvfs::statvfs(pg).map_err(|error| StoreError::Database(sqlx::Error::Io(error.into())))?;
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
-    app.room.measured(used, cap, free, u32::try_from(days).unwrap_or(u32::MAX));
+    app.room.measured(used, cap, free, days);
     Ok(())
 }
 
@@ -216,14 +216,14 @@ mod tests {
         let (room, month) = (Room::default(), Duration::from_secs(30 * 86_400));
         let kept = |room: &Room| room.keep(month).as_secs() / 86_400;
         assert_eq!((room.level(), kept(&room)), (Level::Enough, 30));
-        for (days, left) in [(10, 9), (9, 8), (3, 2), (2, 2)] {
+        for (days, left) in [(10, 8), (9, 7), (3, 1), (2, 1)] {
             room.measured(20 * GIB, 20 * GIB, 100 * GIB, days);
             room.shorten.notified().await;
             assert_eq!((room.level(), kept(&room)), (Level::Full, left));
         }
         // Nine tenths are not yet room: else the same days would come and go.
         room.measured(19 * GIB, 20 * GIB, 100 * GIB, 3);
-        assert_eq!((room.level(), kept(&room)), (Level::Short, 2));
+        assert_eq!((room.level(), kept(&room)), (Level::Short, 1));
         room.measured(10 * GIB, 20 * GIB, 100 * GIB, 3);
         assert_eq!((room.level(), kept(&room)), (Level::Enough, 30));
     }

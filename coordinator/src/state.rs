@@ -16,6 +16,13 @@ use crate::installation::Installation;
 use crate::reload::Refused;
 use crate::room::Room;
 
+/// This machine's name, as people know it. Not from /proc, of which a unit may show a part only.
+#[must_use]
+pub fn host() -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok());
+    host.unwrap_or_else(|| "unknown".to_owned())
+}
+
 /// A running coordinator.
 #[derive(Debug)]
 pub struct App {

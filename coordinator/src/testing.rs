@@ -54,9 +54,23 @@ async fn copy(template: &str) -> PgConnectOptions {
     options.database(&name)
 }
 
+/// A server of the caller's own, with the schema and today's partitions, and the process that it is: for a test that
+/// does to it what would disturb others. It ends with the process of the test.
+pub(crate) async fn alone() -> (PgConnectOptions, i32) {
+    let state = start().await;
+    let pid = std::fs::read_to_string(state.join("pg/data/postmaster.pid")).unwrap();
+    let pid = pid.lines().next().unwrap().parse().unwrap();
+    (embedded::connect_options(&state).unwrap().database(TEMPLATE), pid)
+}
+
 /// A coordinator without its servers: a fresh database, this configuration, a clock that runs.
 pub(crate) async fn app_with(config: Config) -> Arc<App> {
-    let pool = database().await;
+    app_at(fresh().await, config).await
+}
+
+/// The same on a database that is there.
+pub(crate) async fn app_at(options: PgConnectOptions, config: Config) -> Arc<App> {
+    let pool = store::pool(options);
     let mut connection = pool.acquire().await.unwrap();
     vantage::ensure(&mut connection, config.topology.vantages.keys()).await.unwrap();
     drop(connection);

@@ -253,8 +253,8 @@ async fn upkeep(app: Arc<App>, keeper: Arc<Keeper>, file: ConfigFile, shutdown: 
 async fn prune(app: &App) -> Result<(), StoreError> {
     let step = u64::try_from(FORGOTTEN_MAX).unwrap_or(u64::MAX);
     let mut connection = app.pool.acquire().await?;
-    while certificate::prune(&mut connection).await? >= step {}
-    while token::prune(&mut connection).await? >= step {}
+    while store::word(certificate::prune(&mut connection)).await? >= step {}
+    while store::word(token::prune(&mut connection)).await? >= step {}
     Ok(())
 }
 

@@ -1,17 +1,24 @@
 //! Which agent may report: by the key of its certificate, whatever name that carries.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use parallax_decide::names::VantageName;
 use parallax_proto::REASON;
+use tokio::sync::Semaphore;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
 use super::accept::Peer;
 use crate::clock;
 use crate::state::App;
-use crate::store::StoreError;
 use crate::store::certificate::{self, Holder, Presented};
 use crate::store::vantage::{self, VantageRow};
+use crate::store::{self, StoreError};
+
+/// Longest wait of a greeting for its turn and its word with the database: after so long agents give up and begin again
+/// with a pause.
+const GREETING_WITHIN: Duration = Duration::from_secs(10);
 
 /// The coordinator's wall clock stands in refusals under this name, ms since 1970.
 pub const SERVER_UNIX_MS: &str = "server-unix-ms";
@@ -30,12 +37,32 @@ pub fn certificate(peer: &Peer) -> Result<&Presented, Status> {
     })
 }
 
+/// How a vantage stands with the people who run it.
+#[derive(Debug, Clone, Copy)]
+pub struct Stands<'a> {
+    /// Its name now.
+    pub name: &'a VantageName,
+    /// It was removed.
+    pub retired: bool,
+    /// It was revoked.
+    pub revoked: bool,
+    /// This key of it was.
+    pub key_revoked: bool,
+    /// A person approved it although the configuration does not list it.
+    pub admitted: bool,
+}
+
 /// Whether an agent may report here; its vantage if so.
 ///
 /// # Errors
 /// Why not, as the agent is told.
-pub async fn admit(app: &App, presented: &Presented, remote: SocketAddr) -> Result<VantageRow, Status> {
-    let found = async {
+pub async fn admit(
+    app: &App,
+    greetings: &Semaphore,
+    presented: &Presented,
+    remote: SocketAddr,
+) -> Result<VantageRow, Status> {
+    let found = in_turn(greetings, async {
         let mut connection = app.pool.acquire().await?;
         let from = remote.ip().to_string();
         let found = certificate::holder(&mut connection, presented, app.instance, &from).await?;
@@ -44,19 +71,50 @@ pub async fn admit(app: &App, presented: &Presented, remote: SocketAddr) -> Resu
         }
         vantage::find_or_make(&mut connection, &presented.name).await?;
         certificate::holder(&mut connection, presented, app.instance, &from).await
-    };
+    });
     let found = found.await.map_err(|error: StoreError| unavailable(&error))?;
     let Some(Holder { vantage: row, key_revoked }) = found else {
         return Err(not_listed(presented.name.as_str(), "is not in the coordinator's configuration"));
     };
-    let name = &row.name;
-    if row.retired_at.is_some() {
+    let stands = Stands {
+        name: &row.name,
+        retired: row.retired_at.is_some(),
+        revoked: row.revoked_at.is_some(),
+        key_revoked,
+        admitted: row.admitted_at.is_some(),
+    };
+    may_report(app, stands)?;
+    Ok(row)
+}
+
+/// A greeting's word with the database, when its turn comes. However the database hangs, it ends.
+///
+/// # Errors
+/// What was asked says, or [`sqlx::Error::PoolTimedOut`].
+pub async fn in_turn<T>(
+    greetings: &Semaphore,
+    asked: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    store::within(GREETING_WITHIN, async {
+        let _turn = greetings.acquire().await;
+        store::word(asked).await
+    })
+    .await
+}
+
+/// Whether a vantage that stands so may report here.
+///
+/// # Errors
+/// Why not, as the agent is told.
+pub fn may_report(app: &App, stands: Stands<'_>) -> Result<(), Status> {
+    let name = stands.name;
+    if stands.retired {
         return Err(refusal(Code::PermissionDenied, "vantage_unknown", &format!("vantage {name} was removed")));
     }
-    if row.revoked_at.is_some() {
+    if stands.revoked {
         return Err(refusal(Code::PermissionDenied, "vantage_revoked", &format!("vantage {name} was revoked")));
     }
-    if key_revoked {
+    if stands.key_revoked {
         return Err(refusal(
             Code::PermissionDenied,
             "vantage_revoked",
@@ -64,17 +122,17 @@ pub async fn admit(app: &App, presented: &Presented, remote: SocketAddr) -> Resu
         ));
     }
     if !app.config.load().topology.vantages.contains_key(name) {
-        let why = match row.admitted_at {
-            Some(_) => "was approved and waits for the coordinator to take it in",
-            None => "is not in the coordinator's configuration, and nobody approved it",
+        let why = match stands.admitted {
+            true => "was approved and waits for the coordinator to take it in",
+            false => "is not in the coordinator's configuration, and nobody approved it",
         };
         return Err(not_listed(name.as_str(), why));
     }
-    Ok(row)
+    Ok(())
 }
 
 /// Not a refusal for good: a slip in the configuration must not end agents that nobody can visit.
-fn not_listed(name: &str, why: &str) -> Status {
+pub(super) fn not_listed(name: &str, why: &str) -> Status {
     refusal(
         Code::FailedPrecondition,
         "vantage_not_listed",

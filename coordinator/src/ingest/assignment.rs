@@ -10,6 +10,7 @@ use prost::Message;
 
 use crate::config::file::{DohFormatName, DohMethodName, HttpVersionName};
 use crate::config::{Config, Endpoint, HttpCheck, Questions};
+use crate::identity::request::sha256;
 
 /// The assignment of a vantage, without its version: 0.
 #[must_use]
@@ -79,10 +80,10 @@ pub fn content(config: &Config, vantage: &VantageName) -> v1::Assignment {
     }
 }
 
-/// The bytes whose change makes a new version.
+/// SHA-256 of the bytes whose change makes a new version.
 #[must_use]
-pub fn fingerprint(content: &v1::Assignment) -> Vec<u8> {
-    content.encode_to_vec()
+pub fn fingerprint(content: &v1::Assignment) -> [u8; 32] {
+    sha256(&content.encode_to_vec())
 }
 
 fn kind(endpoint: &Endpoint) -> v1::resolver::Kind {

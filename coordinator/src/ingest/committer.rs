@@ -1,5 +1,6 @@
 //! Stores the waiting batches of many agents in one transaction, and answers only then.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::standing::Cut;
 use crate::hub::News;
 use crate::room::Level;
 use crate::state::App;
 use crate::store::commit::{self, Committed, Delivery, Item};
 use crate::store::refusal::Refused;
-use crate::store::{StoreError, partition};
+use crate::store::vantage::{self, VantageId};
+use crate::store::{self, StoreError, partition};
 use parallax_decide::observation::Lane;
 
 /// Most observations of one transaction: a fraction of a second's work, and some megabytes in flight to the server.
@@ -39,31 +42,38 @@ const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Longest a transaction may take before its connection counts as dead. The next one waits for the
-/// locks of the first if that goes on after all, and then finds its numbers taken.
-const COMMIT_WITHIN: Duration = Duration::from_secs(60);
+/// locks of the first if that goes on after all, and then finds its numbers taken. Far more than a full transaction
+/// takes on a slow disk, and far less than agents wait for an answer.
+const COMMIT_WITHIN: Duration = Duration::from_secs(15);
 
 struct Submission {
     delivery: Delivery,
-    stored: oneshot::Sender<()>,
+    stored: Answer,
 }
 
 /// Takes deliveries.
 #[derive(Debug, Clone)]
 pub struct Committer(mpsc::Sender<Submission>);
 
-/// The coordinator is ending; the delivery was perhaps stored. The agent sends it again.
+/// Why a delivery was not stored, or not surely. The agent sends it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ending;
+pub enum NotStored {
+    /// The coordinator is ending; perhaps it was stored.
+    Ending,
+    /// The database has no vantage under this key: it went back to before there was one. The agent connects again, and
+    /// is then known by what there is now.
+    Unknown,
+}
 
 impl Committer {
     /// Returns when the delivery is durable. While the database is away it waits.
     ///
     /// # Errors
-    /// When the coordinator ends before.
-    pub async fn store(self, delivery: Delivery) -> Result<(), Ending> {
+    /// When the coordinator ends before, or the database does not know the vantage.
+    pub async fn store(self, delivery: Delivery) -> Result<(), NotStored> {
         let (stored, done) = oneshot::channel();
-        self.0.send(Submission { delivery, stored }).await.map_err(|_| Ending)?;
-        done.await.map_err(|_| Ending)
+        self.0.send(Submission { delivery, stored }).await.map_err(|_| NotStored::Ending)?;
+        done.await.unwrap_or(Err(NotStored::Ending))
     }
 }
 
@@ -75,15 +85,15 @@ pub fn start(app: Arc<App>, shutdown: CancellationToken) -> (Committer, JoinHand
         let mut group = Group::default();
         let mut session = None;
         while group.gather(&mut waiting).await {
-            let (deliveries, answers) = group.take();
-            match store(&app, &mut session, &deliveries, &shutdown).await {
+            let (mut deliveries, mut answers) = group.take();
+            match store(&app, &mut session, (&mut deliveries, &mut answers), &shutdown).await {
                 Ok(committed) => {
                     if committed.missing > 0 {
                         tracing::warn!(missing = committed.missing, "observations never arrived; the gap is recorded");
                     }
                     // A stream that has ended meanwhile takes no answer; the agent asks again.
                     for answer in answers {
-                        let _ = answer.send(());
+                        let _ = answer.send(Ok(()));
                     }
                     app.hub.announce(News::Observations);
                 }
@@ -94,11 +104,14 @@ pub fn start(app: Arc<App>, shutdown: CancellationToken) -> (Committer, JoinHand
     (Committer(sender), task)
 }
 
+/// To the stream that waits for a delivery.
+type Answer = oneshot::Sender<Result<(), NotStored>>;
+
 /// What the next transaction will hold.
 #[derive(Default)]
 struct Group {
     deliveries: Vec<Delivery>,
-    answers: Vec<oneshot::Sender<()>>,
+    answers: Vec<Answer>,
     rows: usize,
     /// When the first of them has lingered enough.
     until: Option<Instant>,
@@ -138,17 +151,18 @@ impl Group {
         self.answers.push(one.stored);
     }
 
-    fn take(&mut self) -> (Vec<Delivery>, Vec<oneshot::Sender<()>>) {
+    fn take(&mut self) -> (Vec<Delivery>, Vec<Answer>) {
         let Self { deliveries, answers, .. } = std::mem::take(self);
         (deliveries, answers)
     }
 }
 
-/// Stores deliveries, however long the database takes to come back.
+/// Stores deliveries, however long the database takes to come back. Those of a vantage that the database does not know
+/// are taken out and answered.
 async fn store(
     app: &App,
     session: &mut Session,
-    deliveries: &[Delivery],
+    (deliveries, answers): (&mut Vec<Delivery>, &mut Vec<Answer>),
     shutdown: &CancellationToken,
 ) -> Result<Committed, StoreError> {
     let mut pause = RETRY_FIRST;
@@ -165,6 +179,14 @@ async fn store(
             Ok(committed) => return Ok(committed),
             Err(error) => error,
         };
+        if error.is_missing_reference() {
+            match take_unknown_out(app, session, (&mut *deliveries, &mut *answers)).await {
+                // Something else is missing: found row by row, like every fault of the data.
+                Ok(0) => {}
+                Ok(_) => continue,
+                Err(why) => error = why,
+            }
+        }
         if error.is_about_the_data() && !is_missing_partition(&error) {
             tracing::error!(%error, "the database refuses a batch that passed every check; storing row by row");
             // What stops this half-way passes like any other trouble; the rows that were stored are known then.
@@ -196,8 +218,7 @@ async fn attempt(app: &App, session: &mut Session, deliveries: &[Delivery]) -> R
         Some(connection) => connection,
         None => app.pool.acquire().await?,
     };
-    let committed = tokio::time::timeout(COMMIT_WITHIN, commit::commit(&mut connection, deliveries)).await;
-    let result = committed.unwrap_or(Err(StoreError::Database(sqlx::Error::PoolTimedOut)));
+    let result = store::within(COMMIT_WITHIN, commit::commit(&mut connection, deliveries)).await;
     match &result {
         Err(error) if !error.is_about_the_data() => {
             // The server may have become read-only, or be another one by now: never reuse the connection.
@@ -206,6 +227,44 @@ async fn attempt(app: &App, session: &mut Session, deliveries: &[Delivery]) -> R
         Ok(_) | Err(_) => *session = Some(connection),
     }
     result
+}
+
+/// Takes the deliveries of vantages out that the database does not know, answers them and ends the streams: the others
+/// must not wait for what can never be stored. Returns how many deliveries that were.
+async fn take_unknown_out(
+    app: &App,
+    session: &mut Session,
+    (deliveries, answers): (&mut Vec<Delivery>, &mut Vec<Answer>),
+) -> Result<usize, StoreError> {
+    let vantages: BTreeSet<VantageId> = deliveries.iter().map(|delivery| delivery.vantage).collect();
+    let mut connection = match session.take() {
+        Some(connection) => connection,
+        None => app.pool.acquire().await?,
+    };
+    let asked = store::within(COMMIT_WITHIN, vantage::unknown(&mut connection, &vantages)).await;
+    let unknown = asked.inspect_err(|_| connection.close_on_drop())?;
+    *session = Some(connection);
+    let (mut kept, mut kept_answers, mut taken) = (Vec::new(), Vec::new(), 0);
+    for (delivery, answer) in deliveries.drain(..).zip(answers.drain(..)) {
+        if unknown.contains(&delivery.vantage) {
+            let _ = answer.send(Err(NotStored::Unknown));
+            taken += 1;
+        } else {
+            kept.push(delivery);
+            kept_answers.push(answer);
+        }
+    }
+    (*deliveries, *answers) = (kept, kept_answers);
+    if taken > 0 {
+        let streams = app.standing.cut(|stream| unknown.contains(&stream.vantage).then_some(Cut::WentBack));
+        let vantages = unknown.len();
+        tracing::error!(
+            vantages,
+            streams,
+            "the database does not know vantages that report: it went back; they connect again"
+        );
+    }
+    Ok(taken)
 }
 
 /// Stores each row alone, and counts as refused what the database does not take.
@@ -257,7 +316,7 @@ fn is_missing_partition(error: &StoreError) -> bool {
 }
 
 async fn make_partitions(app: &App) {
-    let made = async { partition::ensure(&mut *app.pool.acquire().await?).await };
+    let made = store::within(COMMIT_WITHIN, async { partition::ensure(&mut *app.pool.acquire().await?).await });
     match made.await {
         Ok(made) => tracing::warn!(made, "a day's partition was missing"),
         Err(error) => tracing::error!(%error, "cannot make the day's partition"),

@@ -115,7 +115,7 @@ impl Service {
             return Err(refusal(Code::PermissionDenied, "token_unknown", "the token's secret has not 32 bytes"));
         }
         let held = self.keeper.held();
-        let joined = self.redeem(remote.ip(), &sha256(&request.secret), &key, &held).await;
+        let joined = store::word(self.redeem(remote.ip(), &sha256(&request.secret), &key, &held)).await;
         match joined.map_err(|error| unavailable(&error))? {
             Ok(identity) => {
                 tracing::info!(vantage = identity.vantage, %remote, "joined");
@@ -177,12 +177,12 @@ impl Service {
     async fn renew(&self, remote: SocketAddr, request: &v1::LateRenewal) -> Result<v1::JoinReply, Status> {
         let asked = Asked::of(&request.request, &request.agent_version, request.unix_ms);
         let key = self.check(remote, &asked)?;
-        let found = async {
+        let found = store::word(async {
             let mut connection = self.app.pool.acquire().await?;
             let holder = certificate::by_key(&mut connection, &key.sha256, None).await?;
             let end = certificate::last_end(&mut connection, &key.sha256).await?;
             Ok((holder, end, store::database_now(&mut connection).await?))
-        };
+        });
         let (holder, end, now) = found.await.map_err(|error: StoreError| unavailable(&error))?;
         let (Some(Holder { vantage, key_revoked }), Some(end)) = (holder, end) else {
             return Err(refusal(
@@ -321,11 +321,14 @@ pub async fn issue_alone(
     key: &AgentKey,
     whom: For<'_>,
 ) -> Result<Result<v1::Identity, Against>, StoreError> {
-    let mut connection = app.pool.acquire().await?;
-    let mut transaction = connection.begin().await?;
-    let issued = issue(&mut transaction, app, held, key, whom).await?;
-    transaction.commit().await?;
-    Ok(issued)
+    store::word(async {
+        let mut connection = app.pool.acquire().await?;
+        let mut transaction = connection.begin().await?;
+        let issued = issue(&mut transaction, app, held, key, whom).await?;
+        transaction.commit().await?;
+        Ok(issued)
+    })
+    .await
 }
 
 /// What stands against a renewal, as the agent is told it.

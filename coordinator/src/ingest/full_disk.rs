@@ -22,11 +22,11 @@ use crate::store::vantage::{self, VantageId};
 use crate::testing;
 
 /// A file system of a few megabytes, gone with the test.
-struct Small(PathBuf);
+pub(super) struct Small(pub(super) PathBuf);
 
 impl Small {
     /// None where one may not mount.
-    fn mount(owner: &Path) -> Option<Self> {
+    pub(super) fn mount(owner: &Path) -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("parallax-small-").tempdir().unwrap().keep();
         let owner = std::fs::metadata(owner).unwrap();
         let options = format!("size=8m,mode=0700,uid={},gid={}", owner.uid(), owner.gid());
@@ -34,7 +34,7 @@ impl Small {
         mounted.is_ok_and(|done| done.status.success()).then_some(Self(folder))
     }
 
-    fn enlarge(&self) {
+    pub(super) fn enlarge(&self) {
         let done = Command::new("mount").args(["-o", "remount,size=128m"]).arg(&self.0).status().unwrap();
         assert!(done.success());
     }

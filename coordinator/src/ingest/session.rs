@@ -20,13 +20,13 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use parallax_decide::names::VantageName;
 use parallax_proto::v1;
 use parallax_proto::v1::agent_message::Message as FromAgent;
 use parallax_proto::v1::coordinator_message::Message as ToAgent;
+use parallax_proto::v1::order::Order;
 use prost::Message;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::accept::Peer;
 use super::admission::{admit, certificate};
-use super::committer::{Committer, Ending};
+use super::committer::Committer;
 use super::convert;
 use super::handshakes::Arriving;
 use super::in_hand::{Full, InHand, Share};
@@ -49,7 +49,8 @@ use crate::store::certificate::Presented;
 use crate::store::vantage::VantageId;
 use batch::UnderWay;
 use down::{DOWN_MAX, DownMessage};
-use ending::{busy, closed, cut_off, ending};
+use ending::{busy, cut_off, ending, not_stored, replaced};
+use greeting::Hello;
 use renewing::Renewals;
 
 mod batch;
@@ -102,11 +103,9 @@ impl v1::probe_server::Probe for Service {
         let peer = request.extensions().get::<Peer>().cloned();
         let peer = peer.ok_or_else(|| Status::internal("a stream without an authenticated peer"))?;
         let presented = certificate(&peer)?;
-        let turn = self.greetings.acquire().await;
-        let vantage = admit(&self.app, presented, peer.remote).await.inspect_err(|status| {
+        let vantage = admit(&self.app, &self.greetings, presented, peer.remote).await.inspect_err(|status| {
             tracing::warn!(vantage = %presented.name, remote = %peer.remote, reason = status.message(), "stream refused");
         })?;
-        drop(turn);
         let (down, messages) = mpsc::channel(DOWN_MAX);
         let session = Session {
             app: Arc::clone(&self.app),
@@ -122,8 +121,7 @@ impl v1::probe_server::Probe for Service {
             presented: presented.clone(),
             remote: peer.remote,
             arriving: peer.arriving.clone(),
-            speaks: AtomicU32::new(0),
-            generation: AtomicU32::new(0),
+            speaks: 0,
             renewals: Renewals::default(),
         };
         let (name, remote) = (vantage.name, peer.remote);
@@ -165,40 +163,41 @@ struct Session {
     arriving: Option<Arriving>,
     orders: Orders,
     /// Version of the protocol that both know; 0 before the greeting.
-    speaks: AtomicU32,
-    /// Of the database, as it was last read.
-    generation: AtomicU32,
+    speaks: u32,
     renewals: Renewals,
 }
 
 impl Session {
-    async fn run(self, mut inbound: Streaming<v1::AgentMessage>) -> Result<(), Status> {
+    async fn run(mut self, mut inbound: Streaming<v1::AgentMessage>) -> Result<(), Status> {
         let hello = tokio::time::timeout(HELLO_WITHIN, inbound.message())
             .await
             .map_err(|_| Status::deadline_exceeded("no Hello"))??;
         let Some(v1::AgentMessage { message: Some(FromAgent::Hello(hello)) }) = hello else {
             return Err(Status::failed_precondition("the first message must be Hello"));
         };
-        // Boxed where it happens once: the state of a stream is kept for weeks, and there are thousands.
-        let boot = Box::pin(self.greet(&hello)).await?;
-        let (outbound, mut waiting) = mpsc::channel(OUTBOUND_MAX);
+        let Hello { boot, speaks } = Hello::of(&hello)?;
+        self.speaks = speaks;
         let app = Arc::clone(&self.app);
         let mut trust = self.keeper.changes();
-        let arrival = Arrival { agent_version: hello.agent_version.clone(), boot, remote: self.remote };
-        let place = app.hub.enter(&self.vantage, arrival, outbound);
+        // Before the database is asked how the vantage stands: a later revocation finds the stream here.
         let stands = app.standing.enter(Stream {
             vantage: self.id,
             name: self.vantage.clone(),
             key_sha256: self.presented.key_sha256,
         });
-        // Again, now that a revocation finds this stream: one between the first look and here did not.
-        Box::pin(async {
-            let _turn = self.greetings.acquire().await;
-            admit(&self.app, &self.presented, self.remote).await
-        })
-        .await?;
+        let config = app.config.load_full();
+        // Boxed where it happens once: the state of a stream is kept for weeks, and there are thousands.
+        let assignment = Box::pin(self.greet(&hello)).await?;
+        let (outbound, mut waiting) = mpsc::channel(OUTBOUND_MAX);
+        let arrival = Arrival { agent_version: hello.agent_version.clone(), boot, remote: self.remote };
+        let place = app.hub.enter(&self.vantage, arrival, outbound);
         tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");
-        Box::pin(self.send_assignment()).await?;
+        Box::pin(self.send_order(Order::Assignment(assignment), None)).await?;
+        if !Arc::ptr_eq(&config, &app.config.load_full()) {
+            // A reload in between found no stream here to send it to.
+            Box::pin(self.send_assignment()).await?;
+        }
+        drop(config);
         if let Some(arriving) = &self.arriving {
             arriving.settled();
         }
@@ -231,13 +230,11 @@ impl Session {
             tokio::select! {
                 // In this order: an end first, and what the agent waits for before what it sends.
                 biased;
-                () = place.closed.cancelled() => {
-                    return Err(closed(&place));
-                }
+                () = place.closed.cancelled() => return Err(replaced()),
                 () = stands.cut.cancelled() => return Err(cut_off(stands.why(), &self.vantage)),
                 () = self.shutdown.cancelled() => return Err(ending()),
                 stored = storing => {
-                    stored.map_err(|Ending| ending())?;
+                    stored.map_err(|why| not_stored(why, &self.vantage))?;
                     if let Some(done) = under_way.take() {
                         self.answer(done).await?;
                     }

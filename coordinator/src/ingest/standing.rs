@@ -20,6 +20,10 @@ pub enum Cut {
     Removed,
     /// It has another name: the next stream goes by that.
     Renamed,
+    /// The configuration lists it no more, and nobody approved it.
+    NotListed,
+    /// The database went back: its keys may mean other vantages by now, or none.
+    WentBack,
 }
 
 /// A stream.

@@ -6,18 +6,19 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sqlx::Acquire;
-use sqlx::postgres::{PgListener, PgNotification};
+use sqlx::postgres::PgNotification;
 
 use super::outbox::stale;
-use super::{RELOAD_EVERY, RETRY_EVERY, reload, seat, within};
+use super::{RELOAD_EVERY, RETRY_EVERY, reload, seat};
 use crate::clock::monotonic;
 use crate::hub::{Back, ChangeFailed, ChangeReport, ChangeTask, News, Task, TaskId};
 use crate::state::App;
-use crate::store::StoreError;
 use crate::store::commit::OBSERVATIONS_CHANNEL;
+use crate::store::listening::listen as listen_on;
 use crate::store::relay::{self, Kind, NEWS_CHANNEL, Parcel};
 use crate::store::servers::must_take_writes;
 use crate::store::session::{self, SESSION_CHANNEL};
+use crate::store::{StoreError, word};
 
 /// How long the listener's connection may be silent before it is asked whether it still is at the
 /// server that takes writes: one whose other end is gone hears nothing, and says nothing.
@@ -49,12 +50,7 @@ pub(super) async fn run(app: &Arc<App>) {
 
 async fn listen(app: &Arc<App>) -> Result<(), StoreError> {
     let mine = relay::channel(app.instance);
-    let mut listener = within(async {
-        let mut listener = PgListener::connect_with(&app.pool).await?;
-        listener.listen_all([mine.as_str(), SESSION_CHANNEL, NEWS_CHANNEL, OBSERVATIONS_CHANNEL]).await?;
-        Ok(listener)
-    })
-    .await?;
+    let mut listener = listen_on(&app.pool, &[&mine, SESSION_CHANNEL, NEWS_CHANNEL, OBSERVATIONS_CHANNEL]).await?;
     let mut loaded = None;
     loop {
         if loaded.is_none_or(|at: std::time::Instant| at.elapsed() >= RELOAD_EVERY) {
@@ -70,7 +66,7 @@ async fn listen(app: &Arc<App>) -> Result<(), StoreError> {
             // The connection was lost and made anew, and what was told in between is lost.
             Ok(Ok(None)) => loaded = None,
             Ok(Err(error)) => return Err(error.into()),
-            Err(_) => within(async { Ok(must_take_writes(listener.acquire().await?).await?) }).await?,
+            Err(_) => word(async { Ok(must_take_writes(listener.acquire().await?).await?) }).await?,
         }
     }
 }
@@ -98,7 +94,7 @@ async fn hear(app: &Arc<App>, mine: &str, notice: &PgNotification) -> Result<(),
 async fn seats(app: &App, payload: &str) -> Result<(), StoreError> {
     let keys: Result<Vec<i16>, _> = payload.split(',').map(str::parse).collect();
     let Ok(keys) = keys else { return reload(app).await };
-    let (names, holders) = within(async {
+    let (names, holders) = word(async {
         let mut connection = app.pool.acquire().await?;
         let names = session::names(&mut connection, &keys).await?;
         Ok((names, session::holders(&mut connection, Some(&keys)).await?))
@@ -114,7 +110,7 @@ async fn seats(app: &App, payload: &str) -> Result<(), StoreError> {
 /// Takes out what is there, and does it.
 async fn take(app: &Arc<App>) -> Result<(), StoreError> {
     loop {
-        let taken = within(async { relay::take(&mut *app.pool.acquire().await?, app.instance).await }).await?;
+        let taken = word(async { relay::take(&mut *app.pool.acquire().await?, app.instance).await }).await?;
         for parcel in taken.parcels {
             open(app, parcel, taken.epoch);
         }
@@ -185,7 +181,7 @@ fn give_back(app: &Arc<App>, parcel: &Parcel, returned: Returned) {
     let app = Arc::clone(app);
     tokio::spawn(async move {
         let parcels = std::slice::from_ref(&back);
-        let sent = within(async { relay::send(&mut *app.pool.acquire().await?, app.instance, parcels).await }).await;
+        let sent = word(async { relay::send(&mut *app.pool.acquire().await?, app.instance, parcels).await }).await;
         if let Err(error) = sent {
             tracing::warn!(vantage = %back.vantage, %error, "a change report was not handed back");
         }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{RETRY_EVERY, reload, within};
+use super::{RETRY_EVERY, reload};
 use crate::clock::monotonic;
 use crate::hub::News;
 use crate::hub::stir::Stirred;
 use crate::state::App;
-use crate::store::StoreError;
 use crate::store::session::{self, Held};
+use crate::store::{StoreError, word};
 
 /// Pause between two signs of life, a third of [`session::ALIVE_FOR`]: two may be lost.
 const BEAT_EVERY: Duration = Duration::from_secs(2);
@@ -70,7 +70,7 @@ impl Keeper<'_> {
 
     async fn beat(&mut self) -> Result<(), StoreError> {
         let app = self.app;
-        let (new, running) = within(async {
+        let (new, running) = word(async {
             let mut connection = app.pool.acquire().await?;
             let new = session::beat(&mut connection, app.instance, self.name).await?;
             Ok((new, session::running(&mut connection).await?))
@@ -94,7 +94,7 @@ impl Keeper<'_> {
         }
         let held: Vec<Held> = began.iter().map(|(_, held)| held.clone()).collect();
         let clones =
-            within(async { session::note(&mut *app.pool.acquire().await?, app.instance, &held, &ended).await }).await?;
+            word(async { session::note(&mut *app.pool.acquire().await?, app.instance, &held, &ended).await }).await?;
         app.hub.noted(&began);
         for clone in clones {
             let session::Clone { vantage, remote, other_remote, count } = clone;
@@ -110,7 +110,7 @@ impl Keeper<'_> {
         let app = self.app;
         let all = app.hub.held();
         let held: Vec<Held> = all.iter().map(|(_, held)| held.clone()).collect();
-        within(async { session::write_all(&mut *app.pool.acquire().await?, app.instance, &held).await }).await?;
+        word(async { session::write_all(&mut *app.pool.acquire().await?, app.instance, &held).await }).await?;
         app.hub.noted(&all);
         Ok(())
     }

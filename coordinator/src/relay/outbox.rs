@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{RETRY_EVERY, within};
+use super::RETRY_EVERY;
 use crate::hub::elsewhere::{Sending, Waiting};
 use crate::hub::{ChangeOutcome, ChangeReport, TaskId};
 use crate::state::App;
 use crate::store::relay::{self, Kind, Parcel};
+use crate::store::word;
 
 /// Parcels of one transaction.
 const TOGETHER_MAX: usize = 64;
@@ -23,7 +24,7 @@ pub(super) async fn run(app: &App, mut sendings: mpsc::Receiver<Waiting>) {
     let mut waiting = Vec::with_capacity(TOGETHER_MAX);
     while sendings.recv_many(&mut waiting, TOGETHER_MAX).await > 0 {
         let parcels: Vec<Parcel> = waiting.drain(..).map(parcel).collect();
-        let sent = within(async { relay::send(&mut *app.pool.acquire().await?, app.instance, &parcels).await }).await;
+        let sent = word(async { relay::send(&mut *app.pool.acquire().await?, app.instance, &parcels).await }).await;
         match sent {
             Ok(stale) => {
                 for parcel in stale.into_iter().filter_map(|place| parcels.get(place)) {
@@ -44,7 +45,7 @@ pub(super) async fn run(app: &App, mut sendings: mpsc::Receiver<Waiting>) {
 pub(super) async fn news(app: &App) {
     loop {
         let words = app.hub.news_to_tell().await;
-        let told = within(async { relay::tell(&mut *app.pool.acquire().await?, app.instance, &words).await }).await;
+        let told = word(async { relay::tell(&mut *app.pool.acquire().await?, app.instance, &words).await }).await;
         if let Err(error) = told {
             tracing::debug!(%error, "news not told; live pages of the others look again by themselves");
             tokio::time::sleep(RETRY_EVERY).await;

@@ -153,14 +153,14 @@ async fn the_newest_stream_counts_and_an_identity_of_two_machines_is_named_with_
     // The same start of the agent, at the other coordinator: it moved.
     let (new, _orders) = enter(&world.two, 1, FIRST);
     old.closed.cancelled().await;
-    assert!(old.replaced());
+    assert!(old.closed.is_cancelled());
     drop(old);
     assert_eq!(count(&world.one.pool, "select count(*) from session_clone").await, 0);
     // Another start, from elsewhere: perhaps only a restart. Then the first one comes back, which no
     // process does that ended.
     let (other, _orders) = enter(&world.one, 2, SECOND);
     new.closed.cancelled().await;
-    assert!(new.replaced());
+    assert!(new.closed.is_cancelled());
     drop(new);
     assert_eq!(count(&world.one.pool, "select count(*) from session_clone").await, 0);
     let (_back, _orders) = enter(&world.two, 1, FIRST);

@@ -112,7 +112,14 @@ impl Teller {
     ) -> ObservationId {
         let place: VantageName = place.parse().unwrap();
         let row = vantage::find_or_make(self.conn(), &place).await.unwrap();
-        vantage::greeted(self.conn(), row.id, "0.1.0", ("192.0.2.44:40000", uuid::Uuid::nil())).await.unwrap();
+        sqlx::query(
+            "update vantage set first_seen_at = coalesce(first_seen_at, now()), last_seen_at = now(), agent_version = '0.1.0',
+                                last_remote = '192.0.2.44:40000' where id = $1",
+        )
+        .bind(row.id.0)
+        .execute(self.conn())
+        .await
+        .unwrap();
         let sequence = self.sequences.entry(place).or_insert(0);
         *sequence += 1;
         let sequence = *sequence;

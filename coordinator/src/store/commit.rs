@@ -18,6 +18,9 @@ use super::vantage::VantageId;
 /// never finds a lower one later.
 const LOCK_KEY: i64 = 0x7061_7261_0003;
 
+/// How long a writer waits for the others: less than the committer gives a whole transaction.
+const WRITERS_LOCK_WITHIN: &str = "10s";
+
 /// Channel on which a commit is told, with the highest id as payload.
 pub const OBSERVATIONS_CHANNEL: &str = "observations";
 
@@ -70,7 +73,15 @@ pub struct Committed {
 /// When the database refuses; then nothing of them is stored.
 pub async fn commit(connection: &mut PgConnection, deliveries: &[Delivery]) -> Result<Committed, StoreError> {
     let mut transaction = connection.begin().await?;
-    sqlx::query!("select pg_advisory_xact_lock($1)", LOCK_KEY).execute(&mut *transaction).await?;
+    // Together, in one word with the server. Nobody writes for longer than a moment: past that, whoever holds the lock
+    // hangs, and the wait must end before the caller takes this session for dead.
+    sqlx::query!(
+        "select set_config('lock_timeout', $2, true), pg_advisory_xact_lock($1)",
+        LOCK_KEY,
+        WRITERS_LOCK_WITHIN
+    )
+    .fetch_one(&mut *transaction)
+    .await?;
     let numbered = deliveries.iter().filter(|delivery| !delivery.items.is_empty());
     let mut numberings: Vec<Numbering> = numbered.map(Delivery::numbering).collect();
     numberings.sort_unstable();

@@ -10,13 +10,11 @@ use parallax_decide::time::Timestamp;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
+use super::log::STEP_BACK;
 use super::{StoreError, database_now, offset, timestamp};
 
 /// Rows of the log that one step counts at most: well below a second of work.
 pub const ROWS_MAX: i64 = 50_000;
-
-/// How far the database's clock may step back between two commits without rows being missed.
-const STEP_BACK: Duration = Duration::from_secs(600);
 
 /// An hour of verdicts is counted this long after its end: what was judged in it is stored by then.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
@@ -114,6 +112,34 @@ pub async fn count_hour(connection: &mut PgConnection, now: Timestamp) -> Result
     .execute(connection)
     .await?;
     Ok(true)
+}
+
+/// Whether no row of this time of the log is still to be counted. The coordinator that runs the tasks asks before it
+/// drops a day: what was not counted by then never will be.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn are_counted(
+    connection: &mut PgConnection,
+    from: OffsetDateTime,
+    until: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let position = sqlx::query!("select observation_id, received_at from history_position")
+        .fetch_optional(&mut *connection)
+        .await?;
+    let after = match position {
+        // Rows that come later than this one were received later, but for a step of the clock.
+        Some(position) if until <= position.received_at - STEP_BACK => return Ok(true),
+        Some(position) => position.observation_id,
+        None => 0,
+    };
+    let waiting = sqlx::query_scalar!(
+        r#"select exists (select from observation where received_at >= $1 and received_at < $2 and id > $3) as "waiting!""#,
+        from,
+        until,
+        after
+    );
+    Ok(!waiting.fetch_one(connection).await?)
 }
 
 /// Removes hourly figures, epochs of answers and ended verdicts from before a time, at most `limit`

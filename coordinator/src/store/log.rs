@@ -19,7 +19,7 @@ mod columns;
 mod copy;
 mod read;
 
-pub use read::{Page, Position, Unreadable, observations_after, observations_by_id, set_aside};
+pub use read::{Page, Position, STEP_BACK, Unreadable, observations_after, observations_by_id, set_aside};
 
 /// An observation that is not stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 //!   somebody judged; [`citation`]: copies of what incidents rest on.
 //! - [`figures`]: the log and the verdicts counted hour by hour.
 //! - [`config_version`]: configurations by number; [`configured`]: what the one in force names.
+//! - [`greeting`]: the one statement with which an agent comes. [`listening`]: notices.
 //! - [`session`], [`relay`]: which coordinators run and hold which streams; what they hand each other.
 //! - [`read`]: what pages, the API and the operator's tool read.
 //! - [`servers`]: which server of a cluster takes writes. [`installation`]: which database it is, and whether it
@@ -37,9 +38,11 @@ pub mod cursor;
 pub mod enrolment;
 pub mod figures;
 pub mod freeze;
+pub mod greeting;
 pub mod incident;
 pub mod installation;
 pub mod lease;
+pub mod listening;
 pub mod log;
 pub mod moving;
 pub mod order;
@@ -64,6 +67,10 @@ const CONNECTIONS_MAX: u32 = 12;
 
 /// How long a caller waits for a free connection before it counts as "the database is away".
 const ACQUIRE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Longest word with the database. With the test of what comes back to the pool it bounds for how long a server that
+/// hangs keeps a place there.
+pub const WORD_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often [`forget_statements`] looks for sessions that have come back, and the pause between.
 const FORGET_TRIES: u32 = 10;
@@ -121,6 +128,13 @@ impl StoreError {
         error.code().is_some_and(|code| ["0A000", "26000", "42P05"].contains(&code.as_ref()))
     }
 
+    /// Whether a row refers to one that is not there (23503).
+    #[must_use]
+    pub fn is_missing_reference(&self) -> bool {
+        let Self::Database(sqlx::Error::Database(error)) = self else { return false };
+        error.code().as_deref() == Some("23503")
+    }
+
     /// Whether the same data would be refused again: a fault of the data, not of the database.
     #[must_use]
     pub fn is_about_the_data(&self) -> bool {
@@ -128,6 +142,24 @@ impl StoreError {
         // Class 22: data exception. Class 23: integrity constraint violation.
         error.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
     }
+}
+
+/// A word with the database that must not hang: a server that takes it and never answers counts as gone. The session
+/// must not be used again after that: the answer may still come.
+///
+/// # Errors
+/// What was asked says, or [`sqlx::Error::PoolTimedOut`] past the limit.
+pub async fn within<T>(limit: Duration, asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let answer = tokio::time::timeout(limit, asked).await;
+    answer.unwrap_or(Err(StoreError::Database(sqlx::Error::PoolTimedOut)))
+}
+
+/// [`within`] the time that any single word with the database may take.
+///
+/// # Errors
+/// As [`within`].
+pub async fn word<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    within(WORD_WITHIN, asked).await
 }
 
 /// Opens the pool of one server that stays. Connections are made when first used.

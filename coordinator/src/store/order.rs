@@ -4,19 +4,19 @@ use sqlx::PgConnection;
 
 use super::StoreError;
 
-/// (generation << 32) | epoch of the lease, as it is now. The generation of a database rises when it is restored
-/// from a backup, where the lease's epoch went back.
+/// (generation << 32) | epoch of the lease, as it is now. The generation rises when the database is restored from a
+/// backup, where the lease's epoch went back.
 ///
 /// # Errors
 /// When the database refuses.
 pub async fn epoch(connection: &mut PgConnection) -> Result<u64, StoreError> {
-    let now = sqlx::query!(
-        r#"select generation, coalesce((select epoch from lease where name = 'tasks'), 0) as "epoch!" from installation"#
-    );
-    let now = now.fetch_one(connection).await?;
-    let generation = u32::try_from(now.generation);
-    let generation = generation.map_err(|error| StoreError::content("installation", "generation", "1", error))?;
-    Ok(joined(generation, now.epoch))
+    let row = sqlx::query!(
+        r#"select i.generation, coalesce(l.epoch, 0) as "epoch!"
+           from installation i left join lease l on l.name = 'tasks'"#
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(joined(row.generation, row.epoch))
 }
 
 /// What was [`joined`], apart again.
@@ -28,9 +28,11 @@ pub fn apart(epoch: u64) -> (u32, u32) {
 
 /// The two as one number.
 #[must_use]
-pub fn joined(generation: u32, epoch: i64) -> u64 {
+pub fn joined(generation: i32, epoch: i64) -> u64 {
     // An epoch rises by one with each take-over: 32 bits last for a century of one a second.
-    u64::from(generation) << 32 | u64::from(u32::try_from(epoch).unwrap_or(if epoch < 0 { 0 } else { u32::MAX }))
+    // A generation is at least 1 by the table's own rule.
+    u64::from(generation.unsigned_abs()) << 32
+        | u64::from(u32::try_from(epoch).unwrap_or(if epoch < 0 { 0 } else { u32::MAX }))
 }
 
 #[cfg(test)]

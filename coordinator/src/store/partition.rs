@@ -4,7 +4,7 @@
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use time::{Date, Duration, Month, OffsetDateTime};
 
-use super::{StoreError, citation, database_now, offset, timestamp};
+use super::{StoreError, citation, database_now, figures, offset, timestamp};
 
 /// Days that must exist ahead of today. Two days of grace for whoever has to repair upkeep.
 pub const DAYS_AHEAD: i64 = 3;
@@ -79,6 +79,35 @@ pub struct Days {
 /// When the database refuses.
 pub async fn due(connection: &mut PgConnection, keep: std::time::Duration) -> Result<Days, StoreError> {
     let now = offset(database_now(&mut *connection).await?);
+    let oldest = now - keep;
+    let mut due = all(connection).await?;
+    due.retain(|day| end(*day) <= oldest);
+    let behind = due.first().and_then(|day| std::time::Duration::try_from(oldest - end(*day)).ok());
+    Ok(Days { due, behind: behind.unwrap_or_default() })
+}
+
+/// How many days lie between the oldest day of the log and today, both counted; 0: there is none that old.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn span(connection: &mut PgConnection) -> Result<u32, StoreError> {
+    let today = offset(database_now(&mut *connection).await?).date();
+    let oldest = all(connection).await?.first().copied();
+    let days = oldest.map_or(0, |oldest| (today - oldest).whole_days() + 1);
+    Ok(u32::try_from(days.max(0)).unwrap_or(u32::MAX))
+}
+
+/// Whether the hourly figures have all of a day's rows. What is no part of the log any more counts as counted: nobody
+/// can read it there.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn is_counted(connection: &mut PgConnection, day: Date) -> Result<bool, StoreError> {
+    figures::are_counted(connection, start(day), end(day)).await
+}
+
+/// Every day there is, also one that was taken out of the log and not dropped yet; the oldest first.
+async fn all(connection: &mut PgConnection) -> Result<Vec<Date>, StoreError> {
     let names = sqlx::query_scalar!(
         r#"select c.relname::text as "name!" from pg_class c
            where c.relkind = 'r' and c.relnamespace = (select relnamespace from pg_class where oid = 'observation'::regclass)
@@ -86,11 +115,9 @@ pub async fn due(connection: &mut PgConnection, keep: std::time::Duration) -> Re
     )
     .fetch_all(connection)
     .await?;
-    let oldest = now - keep;
-    let mut due: Vec<Date> = names.iter().filter_map(|name| day_of(name)).filter(|day| end(*day) <= oldest).collect();
-    due.sort_unstable();
-    let behind = due.first().and_then(|day| std::time::Duration::try_from(oldest - end(*day)).ok());
-    Ok(Days { due, behind: behind.unwrap_or_default() })
+    let mut days: Vec<Date> = names.iter().filter_map(|name| day_of(name)).collect();
+    days.sort_unstable();
+    Ok(days)
 }
 
 /// Removes a day of the log: what is cited of it is copied first, then it is taken out of the log

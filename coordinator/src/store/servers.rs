@@ -31,6 +31,9 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// network gives no sign when a machine is gone.
 const TEST_WITHIN: Duration = Duration::from_secs(2);
 
+/// A session that came back to the pool so short a while ago was asked then whether it takes writes.
+const TRUSTED_FOR: Duration = Duration::from_millis(100);
+
 /// Pause between two questions to the server in use. With [`TEST_WITHIN`] and [`CONNECT_WITHIN`] it
 /// bounds how long a new primary stays unnoticed: 6 s and 3 s for each server that is silent.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -172,6 +175,7 @@ impl Servers {
     pub fn pool(self) -> (PgPool, Follower) {
         let between = Arc::new(Between { chosen: Mutex::new(monotonic()), doubt: Notify::new() });
         let (on_connect, on_acquire) = (Arc::clone(&between), Arc::clone(&between));
+        let on_release = Arc::clone(&between);
         let last = self.last.load(Ordering::Relaxed);
         let first = self
             .options
@@ -190,6 +194,20 @@ impl Servers {
             })
             .before_acquire(move |connection, meta| {
                 let between = Arc::clone(&on_acquire);
+                Box::pin(async move {
+                    if between.is_older_than_choice(meta.age) {
+                        return Ok(false);
+                    }
+                    if meta.idle_for < TRUSTED_FOR {
+                        return Ok(true);
+                    }
+                    between.test(connection).await.map(|()| true)
+                })
+            })
+            // What comes back may be in the middle of a word with a server that hangs: without a limit it would keep its
+            // place for as long as that does.
+            .after_release(move |connection, meta| {
+                let between = Arc::clone(&on_release);
                 Box::pin(async move {
                     if between.is_older_than_choice(meta.age) {
                         return Ok(false);

@@ -170,7 +170,7 @@ pub async fn write_all(connection: &mut PgConnection, instance: Uuid, held: &[He
     .execute(&mut *transaction)
     .await?;
     write(&mut transaction, instance, held, false).await?;
-    sqlx::query!("delete from session where instance is null and since < clock_timestamp() - interval '1 day'")
+    sqlx::query!("delete from session where instance is null and coalesce(ended_at, since) < clock_timestamp() - interval '1 day'")
         .execute(&mut *transaction)
         .await?;
     notify(&mut transaction, ALL).await?;

@@ -1,6 +1,7 @@
 //! Places that measure, as the database knows them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use parallax_decide::names::VantageName;
 use parallax_decide::time::Timestamp;
@@ -10,7 +11,8 @@ use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{StoreError, timestamp};
+use super::listening::listen;
+use super::{StoreError, timestamp, word};
 
 pub mod change;
 pub mod detail;
@@ -148,6 +150,20 @@ pub async fn find_or_make(connection: &mut PgConnection, name: &VantageName) -> 
     by_name(connection, name).await?.ok_or(StoreError::Database(sqlx::Error::RowNotFound))
 }
 
+/// Which of these keys no vantage has.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn unknown(
+    connection: &mut PgConnection,
+    among: &BTreeSet<VantageId>,
+) -> Result<BTreeSet<VantageId>, StoreError> {
+    let keys: Vec<i16> = among.iter().map(|id| id.0).collect();
+    let known = sqlx::query_scalar!("select id from vantage where id = any($1)", &keys).fetch_all(connection).await?;
+    let known: BTreeSet<VantageId> = known.into_iter().map(VantageId).collect();
+    Ok(among.difference(&known).copied().collect())
+}
+
 /// One vantage by its name.
 ///
 /// # Errors
@@ -179,53 +195,61 @@ pub async fn by_any_name(connection: &mut PgConnection, name: &VantageName) -> R
     row.fetch_optional(connection).await?.map(VantageRow::try_from).transpose()
 }
 
-/// Notes a session's opening.
-///
-/// # Errors
-/// When the database refuses.
-pub async fn greeted(
-    connection: &mut PgConnection,
-    id: VantageId,
-    agent_version: &str,
-    (remote, coordinator): (&str, Uuid),
-) -> Result<(), StoreError> {
-    sqlx::query!(
-        "update vantage set first_seen_at = coalesce(first_seen_at, clock_timestamp()),
-                            last_seen_at = clock_timestamp(), agent_version = $2, last_remote = $3, last_coordinator = $4
-         where id = $1",
-        id.0,
-        agent_version,
-        remote,
-        coordinator
-    )
-    .execute(connection)
-    .await?;
-    Ok(())
+/// How often the number of changes is looked at. With the reading of the list that bounds how long a revocation may go
+/// unheard when no notice comes: two seconds.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// Hears of revocations by any process: at once by a notice, and within a second or two by the number of changes, since
+/// a session whose other end vanished without a word is silent and not broken.
+#[derive(Debug)]
+pub struct Revocations {
+    pool: PgPool,
+    notices: PgListener,
+    /// The number when it was last looked at.
+    number: i64,
+    /// Something was changed and not told: the session hears nothing any more.
+    deaf: bool,
 }
 
-/// Hears of revocations by any process.
-#[derive(Debug)]
-pub struct Revocations(PgListener);
-
 impl Revocations {
-    /// Starts to listen, on a connection of its own.
+    /// Starts to listen.
     ///
     /// # Errors
     /// When the database cannot be reached.
     pub async fn open(pool: &PgPool) -> Result<Self, StoreError> {
-        let mut listener = PgListener::connect_with(pool).await?;
-        listener.listen(REVOKED_CHANNEL).await?;
-        Ok(Self(listener))
+        let notices = listen(pool, &[REVOKED_CHANNEL]).await?;
+        let number = word(async { change::number(&mut *pool.acquire().await?).await }).await?;
+        Ok(Self { pool: pool.clone(), notices, number, deaf: false })
     }
 
-    /// Returns at the next revocation, or when the connection was made anew: either way the list
-    /// must be read again.
+    /// Returns at the next change, or when one may have been missed: either way the list must be read again.
     ///
     /// # Errors
     /// When the database cannot be reached any more.
     pub async fn next(&mut self) -> Result<(), StoreError> {
-        self.0.try_recv().await?;
-        Ok(())
+        if std::mem::take(&mut self.deaf) {
+            self.notices = listen(&self.pool, &[REVOKED_CHANNEL]).await?;
+        }
+        loop {
+            match tokio::time::timeout(COUNT_EVERY, self.notices.try_recv()).await {
+                Ok(told) => {
+                    told?;
+                    self.number = self.count().await?;
+                    return Ok(());
+                }
+                Err(_) => {
+                    let number = self.count().await?;
+                    if std::mem::replace(&mut self.number, number) != number {
+                        self.deaf = true;
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn count(&self) -> Result<i64, StoreError> {
+        word(async { change::number(&mut *self.pool.acquire().await?).await }).await
     }
 }
 

@@ -4,18 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::PgListener;
-use tokio::sync::Notify;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::LeaseHeld;
 use super::drivers;
 use super::engine::Engine;
 use crate::clock::monotonic;
+use crate::hub::News;
 use crate::state::App;
 use crate::store::StoreError;
-use crate::store::commit::OBSERVATIONS_CHANNEL;
 
 /// Shortest pause between two ticks: many small batches are folded together.
 const TICK_GAP: Duration = Duration::from_millis(50);
@@ -44,11 +43,11 @@ pub async fn run(app: Arc<App>, held: LeaseHeld) {
 /// Returns only when another coordinator has taken over.
 async fn decide(app: &Arc<App>, held: &LeaseHeld) {
     let mut engine = Engine::new(Arc::clone(app), drivers::configured(app), held.epoch, held.term.clone());
-    let news = Arc::new(Notify::new());
-    let _listening = AbortOnDropHandle::new(tokio::spawn(listen(Arc::clone(app), Arc::clone(&news))));
     let mut failures = 0_u32;
     loop {
         let begun = monotonic();
+        // From before the tick: what is committed meanwhile is perhaps not in it.
+        let mut news = app.hub.news();
         match engine.tick().await {
             Ok(again) => {
                 if failures > 0 {
@@ -59,7 +58,7 @@ async fn decide(app: &Arc<App>, held: &LeaseHeld) {
                 sleep(if again { TICK_GAP } else { (took * TICK_REST).clamp(TICK_GAP, TICK_REST_MAX) }).await;
                 if !again {
                     tokio::select! {
-                        () = news.notified() => {}
+                        () = observations(&mut news) => {}
                         () = engine.errand() => {}
                         () = sleep(TICK_EVERY.saturating_sub(TICK_GAP)) => {}
                     }
@@ -80,31 +79,27 @@ async fn decide(app: &Arc<App>, held: &LeaseHeld) {
     }
 }
 
-/// Tells of commits. When it cannot listen, the timer alone drives the ticks.
-async fn listen(app: Arc<App>, news: Arc<Notify>) {
+/// Returns when observations were committed, by whatever coordinator. The relay listens for all of them; while it
+/// cannot, the timer alone drives the ticks.
+async fn observations(news: &mut broadcast::Receiver<News>) {
     loop {
-        match listen_once(&app, &news).await {
-            Ok(()) => {}
-            Err(error) => tracing::debug!(%error, "cannot listen for commits; the timer drives the ticks"),
+        match news.recv().await {
+            Ok(News::Observations) | Err(RecvError::Lagged(_)) => return,
+            Ok(News::Vantages | News::Verdicts | News::Incidents | News::Plans) => {}
+            // The hub lives as long as we do.
+            Err(RecvError::Closed) => std::future::pending().await,
         }
-        sleep(TICK_AFTER_ERROR_MAX).await;
-    }
-}
-
-async fn listen_once(app: &App, news: &Notify) -> Result<(), sqlx::Error> {
-    let mut listener = PgListener::connect_with(&app.pool).await?;
-    listener.listen(OBSERVATIONS_CHANNEL).await?;
-    loop {
-        // `None`: the connection was lost and will be made anew at the next call.
-        listener.try_recv().await?;
-        news.notify_one();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::AbortOnDropHandle;
+
     use super::*;
-    use crate::testing;
+    use crate::store::commit::OBSERVATIONS_CHANNEL;
+    use crate::{relay, testing};
 
     /// Its sessions that listen, cut off; how many there were.
     async fn cut_off(app: &App) -> usize {
@@ -121,16 +116,16 @@ mod tests {
     #[tokio::test]
     async fn b88_what_is_told_while_the_listener_is_cut_off_is_looked_for_all_the_same() {
         let app = testing::app().await;
-        let news = Arc::new(Notify::new());
-        let _listening = AbortOnDropHandle::new(tokio::spawn(listen(Arc::clone(&app), Arc::clone(&news))));
+        let mut news = app.hub.news();
+        let relay = relay::run(Arc::clone(&app), "one".to_owned(), CancellationToken::new());
+        let _listening = AbortOnDropHandle::new(tokio::spawn(relay));
         for _ in 0..20 {
             while cut_off(&app).await == 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            // Told to nobody. The loss of the session is what makes the loop look again; what is told after
-            // that look and before the next session listens, it finds by its timer.
+            // Told to nobody. The loss of the session is what makes the relay look again.
             sqlx::query("select pg_notify($1, '1')").bind(OBSERVATIONS_CHANNEL).execute(&app.pool).await.unwrap();
-            news.notified().await;
+            observations(&mut news).await;
         }
     }
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::monotonic;
 use crate::installation;
 use crate::state::App;
-use crate::store::{StoreError, lease};
+use crate::store::{StoreError, lease, within};
 
 mod asker;
 pub mod deciding;
@@ -123,19 +123,19 @@ async fn attempt(app: &Arc<App>, shutdown: &CancellationToken) -> Result<(), Sto
     let mut connection = app.pool.acquire().await?;
     let begun = monotonic();
     let floor = app.epoch_seen.load(Ordering::Relaxed);
-    let acquired = within(lease::acquire(&mut connection, app.instance, floor)).await;
+    let acquired = within(RENEW_WITHIN, lease::acquire(&mut connection, app.instance, floor)).await;
     if !matches!(acquired, Ok(None)) {
         // Whatever happens from here on, the session must end with the lock in it. Also after an
         // error: the lock was perhaps taken before it.
         connection.close_on_drop();
     }
     let Some(epoch) = acquired? else {
-        let current = within(lease::current(&mut connection)).await?;
+        let current = within(RENEW_WITHIN, lease::current(&mut connection)).await?;
         app.epoch_seen.fetch_max(current, Ordering::Relaxed);
         return Ok(());
     };
     // Before anything is decided: a database that went back is frozen, and the epoch is remembered before it is used.
-    within(installation::look(app, &mut connection)).await?;
+    within(RENEW_WITHIN, installation::look(app, &mut connection)).await?;
     app.epoch_seen.fetch_max(epoch, Ordering::Relaxed);
     tracing::info!(epoch, "this coordinator runs the tasks");
     let held = LeaseHeld { epoch, lost: shutdown.child_token(), term: Term::from(begun) };
@@ -148,7 +148,7 @@ async fn attempt(app: &Arc<App>, shutdown: &CancellationToken) -> Result<(), Sto
     held.lost.cancel();
     while loops.join_next().await.is_some() {}
     if kept.is_ok() && shutdown.is_cancelled() {
-        within(lease::release(&mut connection, app.instance, epoch)).await?;
+        within(RENEW_WITHIN, lease::release(&mut connection, app.instance, epoch)).await?;
         tracing::info!(epoch, "the lease is given up");
     }
     kept
@@ -165,12 +165,6 @@ async fn broken(loops: &mut JoinSet<()>, lost: &CancellationToken) {
     }
 }
 
-/// A word with the database that must not hang: one that does not answer counts as gone.
-async fn within<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    let answer = tokio::time::timeout(RENEW_WITHIN, asked).await;
-    answer.unwrap_or(Err(StoreError::Database(sqlx::Error::PoolTimedOut)))
-}
-
 /// Renews until the shutdown (`Ok`), or until the lease is lost.
 async fn keep(
     app: &App,
@@ -182,11 +176,9 @@ async fn keep(
         let begun = monotonic();
         let left = lease::LIFE.saturating_sub(renewed.elapsed()).min(RENEW_WITHIN);
         let renewal = lease::renew(connection, app.instance, held.epoch);
-        match tokio::time::timeout(left, renewal).await {
-            Ok(Ok(Some(now))) => app.clock.align(now),
-            Ok(Ok(None)) => return Err(StoreError::StaleEpoch { epoch: held.epoch }),
-            Ok(Err(error)) => return Err(error),
-            Err(_) => return Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
+        match within(left, renewal).await? {
+            Some(now) => app.clock.align(now),
+            None => return Err(StoreError::StaleEpoch { epoch: held.epoch }),
         }
         renewed = begun;
         held.term.extend(begun);

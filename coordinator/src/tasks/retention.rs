@@ -85,7 +85,7 @@ async fn own_session(app: &App) -> Result<PgConnection, StoreError> {
     Ok(PgConnection::connect_with(&app.pool.connect_options()).await?)
 }
 
-/// Makes the coming days, and drops those whose time has come. Returns how far it is behind in the end.
+/// Makes the coming days, and drops those whose time has come and whose rows are in the hourly figures. Returns how far it is behind in the end.
 pub(crate) async fn days(connection: &mut PgConnection, keep: Duration, epoch: i64) -> Result<Duration, StoreError> {
     let made = partition::ensure(&mut *connection).await?;
     if made > 0 {
@@ -94,6 +94,11 @@ pub(crate) async fn days(connection: &mut PgConnection, keep: Duration, epoch: i
     let due = partition::due(&mut *connection, keep).await?;
     for day in due.due.into_iter().take(DAYS_MAX) {
         check_lease(&mut *connection, epoch).await?;
+        if !partition::is_counted(&mut *connection, day).await? {
+            // The days behind it wait as well: rows are counted in the order in which they came.
+            tracing::warn!(%day, "a day of the log is kept beyond its time: the hourly figures have not counted all of it");
+            break;
+        }
         partition::remove(&mut *connection, day).await?;
         tracing::info!(%day, "dropped a day of the log, as configured");
         sleep(BREATH).await;

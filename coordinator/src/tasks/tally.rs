@@ -20,14 +20,19 @@ const BREATH: Duration = Duration::from_millis(100);
 /// Pause after an error.
 const AFTER_ERROR: Duration = Duration::from_secs(10);
 
-/// Runs until the lease is lost.
+/// Runs until the lease is lost, whatever it is at then: a database that hangs must not keep the lease from being taken
+/// again.
 pub async fn run(app: Arc<App>, held: LeaseHeld) {
+    tokio::select! {
+        () = count_on(&app, held.epoch) => {}
+        () = held.lost.cancelled() => {}
+    }
+}
+
+async fn count_on(app: &App, epoch: i64) {
     let mut failed = false;
     loop {
-        let counted = tokio::select! {
-            counted = count(&app, held.epoch) => counted,
-            () = held.lost.cancelled() => return,
-        };
+        let counted = count(app, epoch).await;
         let pause = match counted {
             Ok(true) => BREATH,
             Ok(false) => EVERY,
@@ -38,13 +43,10 @@ pub async fn run(app: Arc<App>, held: LeaseHeld) {
         }
         if let Some(error) = counted.as_ref().err().filter(|_| !failed) {
             tracing::error!(%error, "hourly figures are not counted; they go on where they were");
-            note(&app, Duration::ZERO, Some(&error.to_string())).await;
+            note(app, Duration::ZERO, Some(&error.to_string())).await;
         }
         failed = counted.is_err();
-        tokio::select! {
-            () = sleep(pause) => {}
-            () = held.lost.cancelled() => return,
-        }
+        sleep(pause).await;
     }
 }
 

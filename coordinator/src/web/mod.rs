@@ -87,8 +87,7 @@ async fn healthy() -> &'static str {
 /// Whether it can do its work: the database takes writes.
 async fn ready(State(app): State<Arc<App>>) -> (StatusCode, String) {
     let checked = async { store::check_writable(&mut *app.pool.acquire().await?).await };
-    let checked = tokio::time::timeout(READ_WITHIN, checked).await;
-    match checked.unwrap_or(Err(StoreError::Database(sqlx::Error::PoolTimedOut))) {
+    match store::within(READ_WITHIN, checked).await {
         Ok(()) => match &*app.refused.load() {
             // It works, with the configuration it had.
             Some(refused) => (

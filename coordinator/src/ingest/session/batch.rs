@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{Held, Session};
 use crate::clock::monotonic;
-use crate::ingest::committer::Ending;
+use crate::ingest::committer::NotStored;
 use crate::ingest::convert;
 use crate::ingest::in_hand::Share;
 use crate::ingest::validate::{self, Checked, Context};
@@ -23,7 +23,7 @@ use crate::store::refusal::Refused;
 /// Most characters of a boot id that are repeated to the agent: a valid one has 32.
 const BOOT_ID_CHARS_MAX: usize = 32;
 
-pub(super) type Storing = Pin<Box<dyn Future<Output = Result<(), Ending>> + Send>>;
+pub(super) type Storing = Pin<Box<dyn Future<Output = Result<(), NotStored>> + Send>>;
 
 /// A batch on its way to the database.
 pub(super) struct UnderWay {

@@ -1,7 +1,6 @@
 //! What goes down a stream: orders, signed for whoever knows signatures, trust, and answers.
 
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tonic::Status;
 use super::Session;
 use super::ending::ending;
 use crate::hub::Outbound;
-use crate::ingest::admission::unavailable;
+use crate::ingest::admission::{in_turn, unavailable};
 use crate::ingest::{assignment, convert, order};
 use crate::store::{self, StoreError};
 
@@ -43,20 +42,24 @@ impl tokio_stream::Stream for Down {
 }
 
 impl Session {
+    /// What the configuration in force has it do.
     pub(super) async fn send_assignment(&self) -> Result<(), Status> {
         let mut content = assignment::content(&self.app.config.load(), &self.vantage);
         let fingerprint = assignment::fingerprint(&content);
-        let version = async {
-            let _turn = self.greetings.acquire().await;
-            let mut connection = self.app.pool.acquire().await?;
-            let version = store::assignment::version(&mut connection, self.id, &fingerprint).await?;
-            Ok((version, store::order::epoch(&mut connection).await?))
-        };
-        let (version, epoch) = version.await.map_err(|error: StoreError| unavailable(&error))?;
-        content.version = version;
-        self.generation.store(store::order::apart(epoch).0, Ordering::Relaxed);
-        self.orders.raise(epoch);
+        content.version = self.new_version(&fingerprint).await?;
         self.send_order(Order::Assignment(content), None).await
+    }
+
+    /// The version of an assignment that is perhaps new, and how new orders are by now.
+    pub(super) async fn new_version(&self, content_sha256: &[u8; 32]) -> Result<u64, Status> {
+        let version = in_turn(&self.greetings, async {
+            let mut connection = self.app.pool.acquire().await?;
+            let version = store::assignment::version(&mut connection, self.id, content_sha256).await?;
+            Ok((version, store::order::epoch(&mut connection).await?))
+        });
+        let (version, epoch) = version.await.map_err(|error: StoreError| unavailable(&error))?;
+        self.orders.raise(epoch);
+        Ok(version)
     }
 
     pub(super) async fn send_outbound(&self, message: Outbound) -> Result<(), Status> {
@@ -64,7 +67,7 @@ impl Session {
             Outbound::Task(id, task) => self.send_order(Order::Task(convert::task(id, &task)), None).await,
             Outbound::Change(id, change, deadline) => {
                 // As new as the plan it belongs to: an agent that heard of a later holder refuses it.
-                let epoch = store::order::joined(self.generation.load(Ordering::Relaxed), change.epoch);
+                let epoch = store::order::joined(self.app.installation.generation(), change.epoch);
                 self.send_order(Order::Task(convert::change(id, &change, epoch, deadline)), Some(epoch)).await
             }
             Outbound::Assignment => self.send_assignment().await,
@@ -73,7 +76,7 @@ impl Session {
 
     /// Signed for whoever knows signatures.
     pub(super) async fn send_order(&self, order: Order, epoch: Option<u64>) -> Result<(), Status> {
-        if self.speaks.load(Ordering::Relaxed) >= SIGNED_SINCE {
+        if self.speaks >= SIGNED_SINCE {
             let signed = self.orders.sign(&self.keeper.held(), order, epoch)?;
             return self.send(ToAgent::Signed(signed)).await;
         }
@@ -88,7 +91,7 @@ impl Session {
 
     /// Trust at the beginning of a stream.
     pub(super) async fn send_first_trust(&self) -> Result<(), Status> {
-        if self.speaks.load(Ordering::Relaxed) >= SIGNED_SINCE {
+        if self.speaks >= SIGNED_SINCE {
             // For an agent that holds no signer's key yet, and no more than that: what is signed follows.
             let signers = order::trust(&self.keeper.held()).signers;
             self.send(ToAgent::Trust(v1::Trust { signers, ..v1::Trust::default() })).await?;

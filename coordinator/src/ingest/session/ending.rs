@@ -4,8 +4,8 @@ use parallax_decide::names::VantageName;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
-use crate::hub::Place;
-use crate::ingest::admission::refusal;
+use crate::ingest::admission::{not_listed, refusal};
+use crate::ingest::committer::NotStored;
 use crate::ingest::in_hand::Full;
 use crate::ingest::standing::Cut;
 
@@ -21,7 +21,14 @@ pub(super) fn busy(Full { come_back_after }: Full) -> Status {
     status
 }
 
-/// What a person did to the vantage of a stream, as its agent is told.
+pub(super) fn not_stored(why: NotStored, vantage: &VantageName) -> Status {
+    match why {
+        NotStored::Ending => ending(),
+        NotStored::Unknown => cut_off(Cut::WentBack, vantage),
+    }
+}
+
+/// What was done to the vantage of a stream, as its agent is told.
 pub(super) fn cut_off(why: Cut, vantage: &VantageName) -> Status {
     match why {
         Cut::Revoked => {
@@ -35,16 +42,17 @@ pub(super) fn cut_off(why: Cut, vantage: &VantageName) -> Status {
         Cut::Removed => {
             refusal(Code::PermissionDenied, "vantage_unknown", &format!("closed: vantage {vantage} was removed"))
         }
+        Cut::NotListed => not_listed(vantage.as_str(), "is no longer in the coordinator's configuration"),
+        Cut::WentBack => {
+            Status::unavailable("closed: the coordinator's database went back to an earlier state; connect again")
+        }
         Cut::Renamed => Status::unavailable(format!("closed: vantage {vantage} has another name now; connect again")),
     }
 }
 
-/// Why a stream is ended from here. An agent that is replaced again and again learns so that another
-/// machine uses its identity.
-pub(super) fn closed(place: &Place<'_>) -> Status {
-    if !place.replaced() {
-        return Status::aborted("closed: this vantage was revoked");
-    }
+/// Why a stream is ended for another one. An agent that is replaced again and again learns so that another machine uses
+/// its identity.
+pub(super) fn replaced() -> Status {
     let mut metadata = MetadataMap::new();
     metadata.insert("reason", MetadataValue::from_static("replaced"));
     Status::with_metadata(Code::Aborted, "closed: replaced by a newer stream of this vantage", metadata)

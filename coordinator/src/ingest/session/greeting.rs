@@ -1,21 +1,31 @@
-//! The greeting: which protocol, which start of the agent, and what it was told before.
-
-use std::sync::atomic::Ordering;
+//! The greeting: which protocol, which start of the agent, whether it may report, and what it was told before.
 
 use parallax_proto::{PROTOCOL, PROTOCOL_MIN, TEXT_BYTES_MAX, v1};
 use tonic::Status;
 use uuid::Uuid;
 
 use super::Session;
-use crate::ingest::admission::unavailable;
-use crate::ingest::validate;
+use super::ending::cut_off;
+use crate::ingest::admission::{Stands, in_turn, may_report, unavailable};
+use crate::ingest::standing::Cut;
+use crate::ingest::{assignment, validate};
 use crate::installation;
-use crate::store::StoreError;
-use crate::store::vantage;
+use crate::store::greeting::{Greeting, greet};
+use crate::store::{StoreError, order};
 
-impl Session {
-    pub(super) async fn greet(&self, hello: &v1::Hello) -> Result<Uuid, Status> {
-        // The newest that both know; 0 stands for 1 in what the oldest agents do not send.
+/// A greeting that is in order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hello {
+    /// Random identity of the agent's start.
+    pub(super) boot: Uuid,
+    /// The newest version of the protocol that both know.
+    pub(super) speaks: u32,
+}
+
+impl Hello {
+    /// Checks what it says.
+    pub(super) fn of(hello: &v1::Hello) -> Result<Self, Status> {
+        // 0 stands for 1 in what the oldest agents do not send.
         let speaks = hello.protocol.min(PROTOCOL);
         if speaks < PROTOCOL_MIN || hello.protocol_min.max(1) > speaks {
             return Err(Status::failed_precondition(format!(
@@ -23,23 +33,67 @@ impl Session {
                 hello.protocol
             )));
         }
-        self.speaks.store(speaks, Ordering::Relaxed);
         let boot = validate::boot_id(&hello.boot_id).map_err(|(_, why)| Status::invalid_argument(why))?;
         if hello.agent_version.len() > TEXT_BYTES_MAX || hello.agent_version.chars().any(char::is_control) {
             return Err(Status::invalid_argument("agent_version is too long or holds control characters"));
         }
-        let greeted = async {
-            let from = (self.remote.to_string(), self.app.instance);
-            let _turn = self.greetings.acquire().await;
+        Ok(Self { boot, speaks })
+    }
+}
+
+impl Session {
+    /// Has the greeting noted, and sees how the vantage stands now that a revocation finds this stream: one between the
+    /// first look and here did not. Returns the assignment, with its version if that is known.
+    pub(super) async fn greet(&self, hello: &v1::Hello) -> Result<v1::Assignment, Status> {
+        let mut content = assignment::content(&self.app.config.load(), &self.vantage);
+        let content_sha256 = assignment::fingerprint(&content);
+        let remote = self.remote.to_string();
+        let greeted = in_turn(&self.greetings, async {
             let mut connection = self.app.pool.acquire().await?;
-            vantage::greeted(&mut connection, self.id, &hello.agent_version, (&from.0, from.1)).await
-        };
-        greeted.await.map_err(|error: StoreError| unavailable(&error))?;
-        // What it was told before may be more than this database knows.
-        if hello.epoch > 0 {
-            let told = installation::told_by_agent(&self.app, self.vantage.as_str(), hello.epoch);
-            told.await.map_err(|error| unavailable(&error))?;
+            let greeting = Greeting {
+                key_sha256: &self.presented.key_sha256,
+                serial: &self.presented.serial,
+                vantage: self.id,
+                agent_version: &hello.agent_version,
+                remote: &remote,
+                coordinator: self.app.instance,
+                content_sha256: &content_sha256,
+            };
+            let greeted = greet(&mut connection, greeting).await?;
+            if let Some(greeted) = &greeted {
+                let told = (self.vantage.as_str(), hello.epoch);
+                // What it was told before may be more than this database knows.
+                let known = installation::told_by_agent(&self.app, &mut connection, &greeted.found, told).await?;
+                if !known && greeted.found.position.generation != self.app.installation.generation() {
+                    installation::look(&self.app, &mut connection).await?;
+                }
+            }
+            Ok(greeted)
+        });
+        let greeted = greeted.await.map_err(|error: StoreError| unavailable(&error))?;
+        let Some(greeted) = greeted else { return Err(cut_off(Cut::WentBack, &self.vantage)) };
+        may_report(
+            &self.app,
+            Stands {
+                name: &greeted.name,
+                retired: greeted.retired,
+                revoked: greeted.revoked,
+                key_revoked: greeted.key_revoked,
+                admitted: greeted.admitted,
+            },
+        )?;
+        if greeted.vantage != self.id {
+            return Err(cut_off(Cut::WentBack, &self.vantage));
         }
-        Ok(boot)
+        if greeted.name != self.vantage {
+            return Err(cut_off(Cut::Renamed, &self.vantage));
+        }
+        let position = greeted.found.position;
+        self.orders.raise(order::joined(position.generation, position.epoch));
+        content.version = match greeted.assignment {
+            Some(version) => version,
+            None => self.new_version(&content_sha256).await?,
+        };
+        Ok(content)
     }
 }

@@ -111,3 +111,39 @@ async fn a_second_stream_of_a_vantage_replaces_the_first() {
     assert_eq!(second.acked().await, 1);
     assert_eq!(world.app.hub.connected().len(), 1);
 }
+
+#[tokio::test]
+async fn a_vantage_that_the_configuration_lists_no_more_is_cut_with_that_word_and_not_as_revoked() {
+    let world = world().await;
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    let (mut other, _) = world.agent("wan-gw").await.unwrap();
+    let mut config = testing::example();
+    config.topology.vantages.remove(&"de-fra".parse::<VantageName>().unwrap());
+    assert!(crate::reload::again(&world.app, Ok(config), crate::store::config_version::How::Request).await);
+    let status = agent.next().await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition, "the agent waits and comes back: {status:?}");
+    assert_eq!(status.metadata().get(parallax_proto::REASON).unwrap(), "vantage_not_listed");
+    assert!(status.message().contains("no longer in the coordinator's configuration"), "{status:?}");
+    let Err(status) = world.agent("de-fra").await else { panic!("admitted") };
+    assert_eq!(status.metadata().get(parallax_proto::REASON).unwrap(), "vantage_not_listed");
+    assert!(matches!(other.next().await.unwrap(), ToAgent::Assignment(_)), "the others are told the new one");
+}
+
+#[tokio::test]
+async fn a_revocation_that_no_notice_told_of_cuts_the_stream_all_the_same() {
+    let world = world().await;
+    let listening = tokio::spawn(crate::revocation::run(Arc::clone(&world.app), world.shutdown.clone()));
+    let (mut agent, _) = world.agent("de-fra").await.unwrap();
+    // As when the session that listens has lost its other end without a word.
+    sqlx::raw_sql(
+        "begin; update vantage set revoked_at = now() where name = 'de-fra';
+         update vantage_change set number = number + 1; commit",
+    )
+    .execute(&world.app.pool)
+    .await
+    .unwrap();
+    let status = tokio::time::timeout(Duration::from_secs(15), agent.next()).await.expect("still there").unwrap_err();
+    assert!(status.message().contains("revoked"), "{status}");
+    world.shutdown.cancel();
+    listening.await.unwrap();
+}

@@ -79,10 +79,10 @@ async fn a_task_is_signed_and_a_change_carries_its_own_epoch() {
     let joined = world.joined("de-fra", SECRET).await;
     let signer = joined.identity().trust.clone().unwrap().signers[0].clone();
     let mut agent = world.stream(&joined.folder(&world)).await.unwrap();
-    let (generation, _) =
-        store::order::apart(store::order::epoch(&mut world.app.pool.acquire().await.unwrap()).await.unwrap());
+    let begun = agent.begin(&signer).await.0.epoch;
+    let generation = world.app.installation.generation();
     let under = |epoch| store::order::joined(generation, epoch);
-    assert_eq!(agent.begin(&signer).await.0.epoch, under(0));
+    assert_eq!((begun, generation), (under(0), 1));
     let (hub, name): (_, VantageName) = (&world.app.hub, "de-fra".parse().unwrap());
     let change = |epoch| {
         let change = LocalChange::Read { name: "example.com".parse().unwrap() };

@@ -26,7 +26,7 @@ pub struct Position {
 }
 
 /// How far the database's clock may step back between two commits without a reader missing rows.
-const STEP_BACK: Duration = Duration::from_secs(600);
+pub const STEP_BACK: Duration = Duration::from_secs(600);
 
 impl Position {
     /// Everything received from this time on.

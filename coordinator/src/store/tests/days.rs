@@ -50,6 +50,18 @@ async fn lease_taken(connection: &mut PgConnection) -> i64 {
     lease::acquire(connection, Uuid::new_v4(), 0).await.unwrap().unwrap()
 }
 
+/// Counts the log into hourly figures as far as it goes.
+async fn count_all(connection: &mut PgConnection) {
+    loop {
+        let mut transaction = connection.begin().await.unwrap();
+        let step = crate::store::figures::count_log(&mut transaction).await.unwrap();
+        transaction.commit().await.unwrap();
+        if !step.more {
+            return;
+        }
+    }
+}
+
 async fn days_there(pool: &PgPool) -> i64 {
     sqlx::query_scalar("select count(*) from pg_inherits where inhparent = 'observation'::regclass")
         .fetch_one(pool)
@@ -97,8 +109,18 @@ async fn b83_ninety_days_become_seven_one_by_one_while_agents_report_and_what_is
             }
         }
     });
+    // Not one of them before its rows are in the hourly figures.
+    let behind = retention::days(&mut upkeep, DAY * 7, epoch).await.unwrap();
+    assert!(behind > DAY * 80, "{behind:?}");
+    count_all(&mut upkeep).await;
     let behind = retention::days(&mut upkeep, DAY * 7, epoch).await.unwrap();
     assert_eq!(behind, Duration::ZERO);
+    let counted: i64 =
+        sqlx::query_scalar("select sum(probes)::bigint from hourly where hour < now() - interval '2 days'")
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+    assert_eq!(counted, 89 * 200, "what went is in the figures");
     writing.await.unwrap();
     let (kept, oldest_h): (i64, f64) =
         sqlx::query_as("select count(*), extract(epoch from now() - min(received_at))::float8 / 3600 from observation")
@@ -129,6 +151,7 @@ async fn b83_a_day_that_somebody_reads_is_left_and_taken_up_where_it_was() {
     let epoch = lease_taken(&mut holder).await;
     let mut reader = PgConnection::connect_with(&options).await.unwrap();
     sqlx::raw_sql("begin; select count(*) from observation").execute(&mut reader).await.unwrap();
+    count_all(&mut upkeep).await;
     sqlx::query("set statement_timeout = '300ms'").execute(&mut upkeep).await.unwrap();
     retention::days(&mut upkeep, DAY * 2, epoch).await.unwrap_err();
     let pending: i64 = sqlx::query_scalar(
@@ -190,4 +213,37 @@ async fn b81_whatever_an_agent_says_of_time_its_rows_are_of_today_and_the_next_d
     let step = crate::store::figures::count_log(&mut transaction).await.unwrap();
     transaction.commit().await.unwrap();
     assert!(!step.more);
+}
+
+#[tokio::test]
+async fn at_the_cap_of_the_embedded_database_each_look_drops_the_oldest_day_until_two_are_left() {
+    let options = testing::fresh().await;
+    let pool = super::super::pool(options.clone());
+    let vantage =
+        vantage::find_or_make(&mut pool.acquire().await.unwrap(), &"de-fra".parse().unwrap()).await.unwrap().id;
+    let mut upkeep = PgConnection::connect_with(&options).await.unwrap();
+    fill(&mut upkeep, vantage, 5, 3).await;
+    // A coordinator that was off for two days: days go one at a time also across the hole.
+    for day in [3, 2] {
+        let statement = format!(
+            "do $$ begin execute format('drop table observation_%s',
+                 to_char((now() at time zone 'UTC')::date - {day}, 'YYYYMMDD')); end $$"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut upkeep).await.unwrap();
+    }
+    count_all(&mut upkeep).await;
+    let mut holder = PgConnection::connect_with(&options).await.unwrap();
+    let epoch = lease_taken(&mut holder).await;
+    let (room, cap) = (crate::room::Room::default(), 20 << 30);
+    let ages = "select array_agg(distinct (now() at time zone 'UTC')::date - to_date(right(c.relname, 8), 'YYYYMMDD'))
+                from pg_inherits i join pg_class c on c.oid = i.inhrelid
+                where i.inhparent = 'observation'::regclass and to_date(right(c.relname, 8), 'YYYYMMDD') <= (now() at time zone 'UTC')::date";
+    for left in [vec![0, 1, 4], vec![0, 1], vec![0, 1]] {
+        let days = partition::span(&mut upkeep).await.unwrap();
+        room.measured(cap, cap, 100 << 30, days);
+        let behind = retention::days(&mut upkeep, room.keep(DAY * 30), epoch).await.unwrap();
+        assert_eq!(behind, Duration::ZERO);
+        let there: Vec<i32> = sqlx::query_scalar(ages).fetch_one(&pool).await.unwrap();
+        assert_eq!(there, left);
+    }
 }

@@ -9,8 +9,17 @@ use sqlx::PgConnection;
 use super::{REVOKED_CHANNEL, VantageId};
 use crate::store::StoreError;
 
+/// Number of the last change that a person made to a vantage or a key: it rises with each, in its transaction.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn number(connection: &mut PgConnection) -> Result<i64, StoreError> {
+    Ok(sqlx::query_scalar!("select number from vantage_change").fetch_one(connection).await?)
+}
+
 /// Has the running coordinators look at vantages and keys again.
 async fn tell(connection: &mut PgConnection, name: &str) -> Result<(), StoreError> {
+    sqlx::query!("update vantage_change set number = number + 1").execute(&mut *connection).await?;
     sqlx::query!(r#"select pg_notify($1, $2) as "told""#, REVOKED_CHANNEL, name).fetch_one(connection).await?;
     Ok(())
 }
