@@ -221,7 +221,7 @@ fn b137_every_verb_gives_exactly_one_document_on_stdout_at_any_log_level() {
     let output = parallax(&["vantage", "list", "-o", "json", "--no-such-option"]).output().unwrap();
     assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok(), "{}", said(&output));
     let output = parallax(&["vantage", "list", "-o", "table", "--state", &state]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("VANTAGE"), "{}", said(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("NAME"), "{}", said(&output));
     for shell in ["bash", "zsh", "fish"] {
         let script = String::from_utf8(parallax(&["completions", shell]).output().unwrap().stdout).unwrap();
         assert!(script.contains("revoke") && script.contains("parallax"), "{shell}");
