@@ -95,7 +95,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::config::builtin;
     use crate::error::Exit;
-    use crate::identity::bundle::hex;
+    use crate::hex::hex;
     use crate::testing;
 
     fn changed() -> Config {

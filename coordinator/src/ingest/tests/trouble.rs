@@ -261,7 +261,10 @@ async fn while_the_databases_disk_is_full_greetings_and_sessions_are_put_off_and
     // A reader of long ago, for whom every row that was replaced must stay.
     let options = pool.connect_options().as_ref().clone().options([("idle_in_transaction_session_timeout", "0")]);
     let mut reader = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options).await.unwrap();
-    sqlx::raw_sql("begin isolation level repeatable read; select count(*) from vantage").execute(&mut reader).await.unwrap();
+    sqlx::raw_sql("begin isolation level repeatable read; select count(*) from vantage")
+        .execute(&mut reader)
+        .await
+        .unwrap();
     let full = loop {
         let filling = sqlx::query(
             "update vantage set labels = jsonb_build_object('noise', (
