@@ -115,6 +115,16 @@ comment on column enrolment.coordinators is 'Where agents reach the coordinators
 comment on column enrolment.authority_sha256 is 'SHA-256 of the public key of the authority that vouches for the coordinators.';
 comment on column enrolment.written_at is 'When it was last written, database clock.';
 
+create table signer (
+    public_key bytea primary key check (length(public_key) = 32),
+    noted_at   timestamptz not null default clock_timestamp(),
+    retired_at timestamptz
+);
+comment on table  signer is 'Keys that sign orders, as this installation has used them: a coordinator with another one does not start.';
+comment on column signer.public_key is 'Ed25519 public key.';
+comment on column signer.noted_at is 'When it was made or first used, database clock: agents seen since then were told of it.';
+comment on column signer.retired_at is 'When it was trusted no more, database clock; null: agents obey it.';
+
 create table audit (
     id      bigint generated always as identity primary key,
     at      timestamptz not null default clock_timestamp(),
@@ -130,7 +140,7 @@ comment on column audit.id is 'Key; rises.';
 comment on column audit.at is 'When, database clock.';
 comment on column audit.who is 'User of the operating system, the name given with --as, or "coordinator".';
 comment on column audit.what is 'Word for the deed, as in token_created, vantage_revoked.';
-comment on column audit.subject is 'To what: "vantage NAME", "token ID", "authority FINGERPRINT".';
+comment on column audit.subject is 'To what: "vantage NAME", "token ID", "authority FINGERPRINT", "signer FINGERPRINT".';
 comment on column audit.reason is 'Why, in the words of who did it.';
 comment on column audit.detail is 'Particulars. No secrets.';
 

@@ -11,8 +11,8 @@
 //! [`embedded`] the Postgres that comes along when none is given, [`clock`] the only clock,
 //! [`installation`] whether the database went back, [`reload`] how a configuration is taken, [`admitted`] the taking in of
 //! approved vantages, [`revocation`] the cutting off, [`room`] the embedded database's room, [`secret`] what is in no message,
-//! [`span`] how spans are written, [`state`] what all share, [`error`] how a command says that it failed, [`hex`] bytes as
-//! people read them.
+//! [`signers`] whether orders are signed by whom agents know, [`span`] how spans are written, [`state`] what all share,
+//! [`error`] how a command says that it failed, [`hex`] bytes as people read them.
 //!
 //! Absent on purpose: judgement, which is pure and lives in `parallax-decide`; and any way for a
 //! type of the wire to get past [`ingest`] or for SQL to get out of [`store`].
@@ -35,6 +35,7 @@ pub mod report;
 pub mod revocation;
 pub mod room;
 pub mod secret;
+pub mod signers;
 pub mod span;
 pub mod state;
 pub mod store;

@@ -1,4 +1,5 @@
-//! `parallax authority`: list the certificate authorities of STATE/ca, put a new one beside them, retire an old one.
+//! `parallax authority`: list the certificate authorities of STATE/ca, put a new one beside them, retire an old one;
+//! and the same for the keys that sign orders ([`signer`]).
 //! A running coordinator sees the change by itself within seconds.
 
 use clap::{Args, Subcommand};
@@ -17,15 +18,23 @@ use crate::hex::hex;
 use crate::identity::bundle::{self, Bundle, Making};
 use crate::store::certificate;
 
+pub mod signer;
+
 /// `parallax authority …`
 #[derive(Debug, Subcommand)]
 pub enum AuthorityCommand {
-    /// List the authorities that are trusted, and how many vantages need each.
+    /// List the authorities that are trusted and the keys that sign orders, and how many vantages need or lack each.
     List(List),
     /// Make a new authority beside the old one: it issues from now on, and both are trusted.
     Rotate(Rotate),
     /// Trust an old authority no more and destroy its key.
     Retire(Retire),
+    /// Make another key that signs orders: agents are told of it, and the old one signs until it is retired.
+    RotateSigner(signer::Rotate),
+    /// Trust a key that signs orders no more and destroy it: the next one signs.
+    RetireSigner(signer::Retire),
+    /// After a loss: take the key that signs orders in STATE/ca, or a new one, for this installation's.
+    ResetSigner(signer::Reset),
 }
 
 /// `parallax authority list`
@@ -87,6 +96,9 @@ pub async fn run(command: AuthorityCommand, global: &Global) -> Result<(), Failu
         AuthorityCommand::List(one) => list(&one, global).await,
         AuthorityCommand::Rotate(one) => rotate(&one, global).await,
         AuthorityCommand::Retire(one) => retire(&one, global).await,
+        AuthorityCommand::RotateSigner(one) => signer::rotate(&one, global).await,
+        AuthorityCommand::RetireSigner(one) => signer::retire(&one, global).await,
+        AuthorityCommand::ResetSigner(one) => signer::reset(&one, global).await,
     }
 }
 
@@ -131,15 +143,19 @@ async fn list(one: &List, global: &Global) -> Result<(), Failure> {
             if may_retire { "; may be retired" } else { "" },
         ));
     }
+    let signers = signer::listed(&one.database, &mut connection).await?;
     let by_hand = counts.get(&None).copied().unwrap_or(0);
     if global.json {
-        return print_json(&json!({ "schema": 1, "authorities": rows, "vantages_by_hand": by_hand }));
+        return print_json(
+            &json!({ "schema": 1, "authorities": rows, "vantages_by_hand": by_hand, "signers": signers.rows }),
+        );
     }
     if by_hand > 0 {
         out.push_str(&format!(
             "{by_hand} vantages use an identity made by hand, whose authority is not recorded: look before you retire one\n"
         ));
     }
+    out.push_str(&signers.text);
     print(&out)
 }
 

@@ -27,9 +27,9 @@ use crate::store::certificate::FORGOTTEN_MAX;
 use crate::store::config_version::How;
 use crate::store::enrolment::{self, Enrolment};
 use crate::store::servers::Servers;
-use crate::store::{self, StoreError, certificate, partition, setup, token};
+use crate::store::{self, StoreError, certificate, partition, setup, signer, token};
 use crate::web::listen::WebListener;
-use crate::{installation, relay, reload, revocation, room, tasks, web};
+use crate::{installation, relay, reload, revocation, room, signers, tasks, web};
 
 /// How often certificates that ended long ago are forgotten.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
@@ -134,6 +134,8 @@ async fn with_database(
     reload::start(&app).await.map_err(|error| {
         Failure::from(anyhow::Error::new(error).context("the configuration cannot be stored in the database"))
     })?;
+    // Before any agent is let in: it would be told to obey a key that others do not know.
+    signers::check(&mut *app.pool.acquire().await.map_err(anyhow::Error::new)?, &keeper.held().signers).await?;
     // Before the line that says ready: whoever waits for it may make a token next.
     publish(&app, &keeper).await.map_err(|error| {
         Failure::from(anyhow::Error::new(error).context("what tokens say cannot be stored in the database"))
@@ -205,11 +207,16 @@ async fn prepare(app: &App, servers: &Servers, no_migrate: bool) -> Result<(), F
     prepared.await.map_err(|error| Failure::from(anyhow::Error::new(error).context("the database cannot be prepared")))
 }
 
-/// Has new tokens say what holds now.
+/// Has new tokens say what holds now, and notes new keys that sign orders.
 async fn publish(app: &App, keeper: &Keeper) -> Result<(), StoreError> {
     let held = keeper.held();
     let enrolment = Enrolment { coordinators: held.advertise.clone(), authority_sha256: held.pin };
-    store::word(async { enrolment::write(&mut *app.pool.acquire().await?, &enrolment).await }).await
+    store::word(async {
+        let mut connection = app.pool.acquire().await?;
+        signer::note(&mut connection, &held.signers.public()).await?;
+        enrolment::write(&mut connection, &enrolment).await
+    })
+    .await
 }
 
 /// Looks at keys and certificates again and again, and reads the configuration on SIGHUP.

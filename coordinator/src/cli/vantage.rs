@@ -13,7 +13,7 @@ use crate::clock;
 use crate::error::{Exit, Failure};
 use crate::identity::bundle::{Bundle, Making};
 use crate::identity::folder;
-use crate::identity::signer::Signer;
+use crate::identity::signer::{self, Signers};
 
 pub mod change;
 pub mod show;
@@ -84,11 +84,16 @@ fn issue(one: &Issue, global: &Global) -> Result<(), Failure> {
     let state = one.state.path()?;
     let making = if one.make_authority { Making::Allowed } else { Making::Forbidden };
     let bundle = match &identity.authority {
-        Some(pair) => Bundle::of_operator(&pair.certificates, &pair.key)?,
+        Some(pair) => {
+            if making == Making::Allowed {
+                signer::make_first(&state.join("ca"))?;
+            }
+            Bundle::of_operator(&pair.certificates, &pair.key)?
+        }
         None => Bundle::open(&state, making, now)?,
     };
-    let signer = Signer::open(&state.join("ca"), making)?;
-    let issued = folder::write(&bundle, &signer, &name, (&one.out, identity.certificate_life), now)?;
+    let signers = Signers::open(&state.join("ca"))?;
+    let issued = folder::write(&bundle, &signers, &name, (&one.out, identity.certificate_life), now)?;
     let not_after = issued.not_after.format(&Rfc3339).unwrap_or_default();
     if global.json {
         let folder = one.out.display().to_string();

@@ -6,6 +6,7 @@
 //!   ca.pem  ca.key                  the first authority: certificate, and private key (mode 0600)
 //!   authority-FINGERPRINT/ca.pem …  one that was made to take its place, and so on
 //!   retired.txt                     fingerprints of those that are trusted no more
+//!   signer.key …                    what signs orders, made with the first authority
 //! ```
 //!
 //! The newest issues agents' certificates. The oldest one that is still trusted issues the coordinator's own:
@@ -24,6 +25,8 @@ use time::{Duration, OffsetDateTime};
 use super::authority::{Authority, BACKDATED};
 use super::files::{self, GROUP_AND_OTHERS, OTHERS, cannot};
 use super::request::sha256;
+use super::retired::{self, retired};
+use super::signer::{self, Signer};
 use crate::error::{Exit, Failure};
 use crate::hex::hex;
 
@@ -189,28 +192,26 @@ pub fn retire(state: &Path, fingerprint: &str, now: OffsetDateTime) -> Result<St
             .fix("parallax authority rotate  makes one that takes its place"));
     }
     let folder = state.join("ca");
-    let list = folder.join("retired.txt");
-    let before =
-        if list.exists() { files::read(&list)? } else { "# Authorities that are trusted no more.\n".to_owned() };
-    let new = folder.join(format!("retired.txt.new.{}", std::process::id()));
-    if new.exists() {
-        fs::remove_file(&new).map_err(|error| cannot("remove", &new, error))?;
-    }
-    files::write_new(&new, &format!("{before}{whole}\n"), 0o644)?;
-    fs::rename(&new, &list).map_err(|error| cannot("write", &list, error))?;
+    retired::add(&folder, &whole)?;
     for one in places(&folder)? {
         let is_it = certificate(&one).is_ok_and(|(_, key_sha256)| hex(&key_sha256) == whole);
         let key = one.join("ca.key");
         if is_it && key.exists() {
-            fs::remove_file(&key).map_err(|error| cannot("remove", &key, error))?;
+            fs::remove_file(&key)
+                .and_then(|()| fs::File::open(&one)?.sync_all())
+                .map_err(|error| cannot("remove", &key, error))?;
         }
     }
     Ok(whole)
 }
 
 fn make_first(folder: &Path, now: OffsetDateTime) -> Result<(), Failure> {
-    let new = Authority::make(now - BACKDATED, now)?;
-    let files = [("ca.key", new.key.expose_secret(), 0o600), ("ca.pem", new.certificate.as_str(), 0o644)];
+    let (new, signer) = (Authority::make(now - BACKDATED, now)?, Signer::make()?);
+    let files = [
+        ("ca.key", new.key.expose_secret(), 0o600),
+        ("ca.pem", new.certificate.as_str(), 0o644),
+        (signer::FILE, signer.expose_secret(), 0o600),
+    ];
     // False: another process was faster, and its authority is the one.
     files::write_folder(folder, &files).map(|_| ())
 }
@@ -227,21 +228,6 @@ fn places(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     later.sort();
     Ok(std::iter::once(folder.to_owned()).chain(later).collect())
-}
-
-/// Fingerprints of those that are trusted no more.
-fn retired(folder: &Path) -> Result<Vec<String>, Failure> {
-    let list = folder.join("retired.txt");
-    if !list.exists() {
-        return Ok(Vec::new());
-    }
-    let text = files::read(&list)?;
-    Ok(text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(str::to_owned)
-        .collect())
 }
 
 fn certificate(place: &Path) -> Result<(String, [u8; 32]), Failure> {

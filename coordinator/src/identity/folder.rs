@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use super::authority::Issued;
 use super::bundle::Bundle;
 use super::files::{cannot, write_new};
-use super::signer::Signer;
+use super::signer::Signers;
 use crate::error::{Exit, Failure};
 
 /// Writes `ca.pem`, `certificate.pem`, `key.pem` (0600) and `signers.txt` of a vantage into a folder.
@@ -21,7 +21,7 @@ use crate::error::{Exit, Failure};
 /// When one of them is there already, or the folder cannot be written.
 pub fn write(
     bundle: &Bundle,
-    signer: &Signer,
+    signers: &Signers,
     vantage: &VantageName,
     (folder, life): (&Path, std::time::Duration),
     now: OffsetDateTime,
@@ -39,11 +39,9 @@ pub fn write(
     let [ca_file, certificate_file, key_file, signers_file] = files;
     write_new(&key_file, &key.serialize_pem(), 0o600)?;
     write_new(&certificate_file, &issued.pem, 0o644)?;
-    let signers = format!(
-        "# Keys that may sign what this agent is ordered to do: Ed25519, base64, one a line.\n{}\n",
-        STANDARD.encode(signer.public())
-    );
-    write_new(&signers_file, &signers, 0o644)?;
+    let keys: String = signers.all().map(|one| STANDARD.encode(one.public()) + "\n").collect();
+    let about = "# Keys that may sign what this agent is ordered to do: Ed25519, base64, one a line.\n";
+    write_new(&signers_file, &format!("{about}{keys}"), 0o644)?;
     write_new(&ca_file, &bundle.trusted().map(|one| pem(one)).collect::<String>(), 0o644)?;
     Ok(issued)
 }

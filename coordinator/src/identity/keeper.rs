@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use super::authority::ServerIdentity;
 use super::bundle::{Bundle, Making};
 use super::server;
-use super::signer::Signer;
+use super::signer::{self, Signers};
 use crate::config::identity::Identity;
-use crate::error::Failure;
+use crate::error::{Exit, Failure};
 
 /// How often files are looked at again.
 pub const REFRESH_EVERY: Duration = Duration::from_secs(10);
@@ -33,8 +33,8 @@ const WARN_BEFORE: time::Duration = time::Duration::days(7);
 pub struct Held {
     /// The authorities.
     pub bundle: Bundle,
-    /// The key that signs orders.
-    pub signer: Signer,
+    /// The keys that sign orders.
+    pub signers: Signers,
     /// TLS towards agents, for the next connection.
     pub tls: Arc<ServerConfig>,
     /// SHA-256 of the key of the authority that the server's chain ends with: what a token pins.
@@ -115,7 +115,16 @@ impl Keeper {
     fn try_refresh(&self, settings: &Identity, now: OffsetDateTime) -> Result<bool, Failure> {
         let held = self.held.load();
         let new = read(&self.state, settings, Making::Forbidden, now)?;
-        let same_trust = new.bundle.trusted().eq(held.bundle.trusted()) && new.signer.public() == held.signer.public();
+        let same_trust =
+            new.bundle.trusted().eq(held.bundle.trusted()) && new.signers.public() == held.signers.public();
+        if !held.signers.public().iter().any(|known| known == new.signers.signing().public()) {
+            return Err(Failure::new(
+                Exit::Refused,
+                "the key that signs orders was replaced by one that agents were not told of",
+            )
+            .why("they would obey nothing that it signs")
+            .fix("put the former one back; parallax authority rotate-signer makes a new one beside it"));
+        }
         let same_chain = match &new.operator {
             Some((identity, _)) => identity.chain == held.chain,
             // Our own is made anew with the day, and when another authority serves.
@@ -134,28 +143,30 @@ impl Keeper {
 
 struct Read {
     bundle: Bundle,
-    signer: Signer,
+    signers: Signers,
     operator: Option<(ServerIdentity, OffsetDateTime)>,
 }
 
 fn read(state: &std::path::Path, settings: &Identity, making: Making, now: OffsetDateTime) -> Result<Read, Failure> {
     let bundle = match &settings.authority {
         Some(pair) => {
-            super::files::make_private_folder(&state.join("ca"))?;
+            if making == Making::Allowed {
+                signer::make_first(&state.join("ca"))?;
+            }
             Bundle::of_operator(&pair.certificates, &pair.key)?
         }
         None => Bundle::open(state, making, now)?,
     };
-    let signer = Signer::open(&state.join("ca"), making)?;
+    let signers = Signers::open(&state.join("ca"))?;
     let operator = match &settings.server {
         Some(pair) => Some(server::of_operator(&bundle, (&pair.certificates, &pair.key), now)?),
         None => None,
     };
-    Ok(Read { bundle, signer, operator })
+    Ok(Read { bundle, signers, operator })
 }
 
 fn hold(read: Read, settings: &Identity, listen: SocketAddr, now: OffsetDateTime) -> Result<Held, Failure> {
-    let Read { bundle, signer, operator } = read;
+    let Read { bundle, signers, operator } = read;
     let identity = match operator {
         Some((identity, not_after)) => {
             if not_after - now < WARN_BEFORE {
@@ -173,5 +184,5 @@ fn hold(read: Read, settings: &Identity, listen: SocketAddr, now: OffsetDateTime
         given => given.to_vec(),
     };
     let life = settings.certificate_life;
-    Ok(Held { bundle, signer, tls, pin, life, advertise, settings: settings.clone(), chain, made_at: now })
+    Ok(Held { bundle, signers, tls, pin, life, advertise, settings: settings.clone(), chain, made_at: now })
 }

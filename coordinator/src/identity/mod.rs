@@ -1,7 +1,7 @@
 //! Who is who: the authorities that vouch for agents and for the coordinator, and the key that signs orders.
 //!
 //! - [`authority`]: one certificate authority. [`bundle`]: those that are trusted, and their replacement.
-//! - [`signer`]: the key that signs what agents are ordered to do.
+//! - [`signer`]: the keys that sign what agents are ordered to do. [`retired`]: what is trusted no more.
 //! - [`request`]: what an agent asks a certificate for. [`folder`]: an identity issued by hand.
 //! - [`server`]: TLS towards agents.
 //! - [`keeper`]: what a running coordinator uses of all that, read again while it runs.
@@ -13,6 +13,7 @@ pub mod files;
 pub mod folder;
 pub mod keeper;
 pub mod request;
+pub mod retired;
 pub mod server;
 pub mod signer;
 

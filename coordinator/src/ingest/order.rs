@@ -40,7 +40,7 @@ impl Orders {
         }
         let epoch = epoch.unwrap_or_else(|| self.epoch.load(Ordering::Relaxed));
         let order = v1::Order { vantage: self.vantage.to_string(), epoch, order: Some(order) }.encode_to_vec();
-        let signature = held.signer.sign(&[ORDER_CONTEXT, &order].concat()).map_err(|error| {
+        let signature = held.signers.signing().sign(&[ORDER_CONTEXT, &order].concat()).map_err(|error| {
             tracing::error!(%error, "an order cannot be signed");
             Status::internal("the coordinator cannot sign")
         })?;
@@ -53,7 +53,7 @@ impl Orders {
 pub fn trust(held: &Held) -> v1::Trust {
     v1::Trust {
         authorities: held.bundle.trusted().map(|certificate| certificate.to_vec()).collect(),
-        signers: vec![held.signer.public().to_vec()],
+        signers: held.signers.public(),
         coordinators: held.advertise.clone(),
     }
 }

@@ -26,7 +26,7 @@ use crate::config::identity::Identity;
 use crate::hub::{ChangeFailed, ChangeOutcome, ChangeTask, LocalChange, NotConnected, Task, Work};
 use crate::identity::bundle::{Bundle, Making};
 use crate::identity::keeper::Keeper;
-use crate::identity::signer::Signer;
+use crate::identity::signer::Signers;
 use crate::identity::{SERVER_NAME, folder};
 use crate::state::App;
 use crate::testing;
@@ -178,9 +178,9 @@ impl Agent {
 /// As `parallax vantage issue` does.
 fn issue(state: &Path, name: &str, folder: &Path, at: time::OffsetDateTime) {
     let bundle = Bundle::open(state, Making::Allowed, clock::wall()).unwrap();
-    let signer = Signer::open(&state.join("ca"), Making::Allowed).unwrap();
+    let signers = Signers::open(&state.join("ca")).unwrap();
     let life = Duration::from_secs(30 * 86_400);
-    folder::write(&bundle, &signer, &name.parse().unwrap(), (folder, life), at).unwrap();
+    folder::write(&bundle, &signers, &name.parse().unwrap(), (folder, life), at).unwrap();
 }
 
 fn client_config(identity: Option<&Path>, trust: &Path) -> Arc<ClientConfig> {

@@ -54,6 +54,7 @@ pub mod relay;
 pub mod servers;
 pub mod session;
 pub mod setup;
+pub mod signer;
 #[cfg(test)]
 mod tests;
 pub mod token;

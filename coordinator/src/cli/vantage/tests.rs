@@ -14,6 +14,7 @@ use crate::clock;
 use crate::error::{Exit, Failure};
 use crate::hex::hex;
 use crate::identity::bundle::{Bundle, Making};
+use crate::identity::signer::Signers;
 use crate::store::vantage;
 
 fn change(name: &str, reason: &str, database: &Database) -> Change {
@@ -141,4 +142,57 @@ async fn an_authority_is_replaced_in_two_steps_that_are_written_down() {
         sqlx::query_scalar("select what from audit order by id").fetch_all(&mut connection).await.unwrap();
     assert_eq!(said, ["authority_made", "authority_retired"]);
     assert_eq!(Bundle::open(state.path(), Making::Forbidden, clock::wall()).unwrap().able().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_that_signs_orders_is_replaced_in_two_steps_and_not_before_agents_know() {
+    let (mut database, mut connection) = database().await;
+    let state = tempfile::tempdir().unwrap();
+    database.state = StateDir { given: Some(state.path().to_owned()) };
+    Bundle::open(state.path(), Making::Allowed, clock::wall()).unwrap();
+    let folder = state.path().join("ca");
+    let old = Signers::open(&folder).unwrap();
+    crate::signers::check(&mut connection, &old).await.unwrap();
+    // It was seen yesterday, and may come back.
+    sqlx::query(
+        "with v as (insert into vantage (name, last_seen_at) values ('de-fra', now() - interval '1 day') returning id)
+                 insert into agent_certificate (serial, vantage_id, key_sha256, how, not_before, not_after)
+                 select '\\x01', id, sha256('k'), 'renewal', now(), now() + interval '1 day' from v",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    let reason = || "due".to_owned();
+    let rotate = authority::signer::Rotate { reason: reason(), who: who("anna"), database: database.clone() };
+    authority::run(AuthorityCommand::RotateSigner(rotate), &global()).await.unwrap();
+    let retire = |force| {
+        let (fingerprint, database) = (old.signing().fingerprint()[..12].to_owned(), database.clone());
+        let one = authority::signer::Retire { fingerprint, force, reason: reason(), who: who("anna"), database };
+        Box::pin(async move { authority::run(AuthorityCommand::RetireSigner(one), &global()).await })
+    };
+    let refused = retire(false).await.unwrap_err();
+    assert!(refused.exit == Exit::Refused && refused.to_string().contains("1 vantages were not told"), "{refused}");
+    let list = || authority::List { config: ConfigFile { path: None }, database: database.clone() };
+    authority::run(AuthorityCommand::List(list()), &global()).await.unwrap();
+    authority::run(AuthorityCommand::List(list()), &crate::cli::Global { json: false, ..global() }).await.unwrap();
+    // It came back, long enough after.
+    sqlx::query("update vantage set last_seen_at = now() + interval '2 minutes'")
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    retire(false).await.unwrap();
+    let left = Signers::open(&folder).unwrap();
+    assert_eq!(left.public().len(), 1);
+    crate::signers::check(&mut connection, &left).await.unwrap();
+    assert!(crate::signers::check(&mut connection, &old).await.is_err());
+    // It is lost.
+    std::fs::remove_file(folder.join("signer-2.key")).unwrap();
+    let reset = authority::signer::Reset { reason: reason(), who: who("anna"), database: database.clone() };
+    authority::run(AuthorityCommand::ResetSigner(reset), &global()).await.unwrap();
+    let anew = Signers::open(&folder).unwrap();
+    assert_ne!(anew.public(), left.public());
+    crate::signers::check(&mut connection, &anew).await.unwrap();
+    let said: Vec<String> =
+        sqlx::query_scalar("select what from audit order by id").fetch_all(&mut connection).await.unwrap();
+    assert_eq!(said, ["signer_made", "signer_retired", "signer_reset"]);
 }

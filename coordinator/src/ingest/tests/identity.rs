@@ -10,6 +10,7 @@ use crate::hex::hex;
 use crate::identity::authority::Authority;
 use crate::identity::bundle;
 use crate::identity::request::sha256;
+use crate::identity::signer;
 use crate::ingest::order;
 use crate::store;
 use crate::store::vantage::{self, change};
@@ -238,6 +239,34 @@ async fn while_an_authority_is_replaced_both_are_trusted_and_agents_are_told() {
     assert!(world.keeper.refresh(&Identity::default(), clock::wall()));
     world.stream(&new.folder(&world)).await.unwrap().next().await.unwrap();
     assert!(world.stream(&old.folder(&world)).await.is_err());
+}
+
+#[tokio::test]
+async fn while_the_key_that_signs_is_replaced_the_old_one_vouches_for_the_new_one() {
+    let world = world().await;
+    let joined = world.joined("de-fra", SECRET).await;
+    let old = joined.identity().trust.clone().unwrap().signers[0].clone();
+    let mut agent = world.stream(&joined.folder(&world)).await.unwrap();
+    agent.begin(&old).await;
+    let folder = world.state.path().join("ca");
+    let new = signer::rotate(&folder).unwrap();
+    assert!(world.keeper.refresh(&Identity::default(), clock::wall()));
+    let Some(Order::Trust(trust)) = agent.order(&old).await.order else { panic!("no trust") };
+    assert_eq!(trust.signers, [old.clone(), new.clone()]);
+    // Whoever joins now knows both from the beginning; the old one still signs for everybody.
+    let later = world.joined("branch-kazan", [8; 32]).await;
+    assert_eq!(later.identity().trust.clone().unwrap().signers, trust.signers);
+    world.stream(&later.folder(&world)).await.unwrap().begin(&old).await;
+    signer::retire(&folder, &signer::fingerprint(&old)).unwrap();
+    assert!(world.keeper.refresh(&Identity::default(), clock::wall()));
+    let Some(Order::Trust(trust)) = agent.order(&new).await.order else { panic!("no trust") };
+    assert_eq!(trust.signers, [new.clone()]);
+    // A key that nobody was told of is not taken from the disk, and neither is its absence.
+    std::fs::remove_file(folder.join("signer-2.key")).unwrap();
+    assert!(!world.keeper.refresh(&Identity::default(), clock::wall()));
+    signer::reset(&folder).unwrap();
+    assert!(!world.keeper.refresh(&Identity::default(), clock::wall()));
+    assert_eq!(world.keeper.held().signers.public(), [new]);
 }
 
 fn sha256_of(authority: &[u8]) -> [u8; 32] {
