@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "and nothing is made");
         // On purpose, and once.
         let made = reset(folder.path()).unwrap();
-        assert_ne!([made.clone()], before[..]);
+        assert_ne!(made, before[0]);
         assert_eq!(reset(folder.path()).unwrap(), made);
     }
 

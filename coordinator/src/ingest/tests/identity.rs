@@ -260,7 +260,7 @@ async fn while_the_key_that_signs_is_replaced_the_old_one_vouches_for_the_new_on
     signer::retire(&folder, &signer::fingerprint(&old)).unwrap();
     assert!(world.keeper.refresh(&Identity::default(), clock::wall()));
     let Some(Order::Trust(trust)) = agent.order(&new).await.order else { panic!("no trust") };
-    assert_eq!(trust.signers, [new.clone()]);
+    assert_eq!((trust.signers.len(), &trust.signers[0]), (1, &new));
     // A key that nobody was told of is not taken from the disk, and neither is its absence.
     std::fs::remove_file(folder.join("signer-2.key")).unwrap();
     assert!(!world.keeper.refresh(&Identity::default(), clock::wall()));
