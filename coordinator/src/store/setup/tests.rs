@@ -129,11 +129,7 @@ const QUESTIONS: [(i64, &str, &str); 13] = [
     (2, "select verdict from v_verdict where vantage = 'branch-kazan' and until is null", "unroutable_here"),
     (2, "select outcome from v_evidence where incident_id = 1", "silent"),
     (3, "select version::text from assignment", "1764500000"),
-    (
-        6,
-        "select did || ' ' || by from v_audit where by = 'anna' and what = 'for an agent to join'",
-        "token_created anna",
-    ),
+    (6, "select did || ' ' || by from v_audit where what like '%: for an agent to join'", "token created anna"),
     (6, "select encode(serial, 'hex') from agent_certificate where token_id = 1", "0102"),
     (8, "select resolutions::text from v_answer where name = 'cdnjs.cloudflare.com'", "1"),
     (1, "select generation::text from installation", "1"),
