@@ -128,10 +128,14 @@ pub async fn run(
         let tls = TlsAcceptor::from(Arc::clone(&keeper.held().tls));
         let (sender, strangers) = (sender.clone(), strangers.clone());
         tokio::spawn(async move {
-            let connection = tokio::select! {
-                connection = handshake(&tls, stream, remote, &strangers) => connection,
-                () = leave.overdue() => Err("no TLS handshake in time".to_owned()),
-            };
+            // Boxed: a handshake's state must not stay for as long as its place is kept.
+            let connection = Box::pin(async {
+                tokio::select! {
+                    connection = handshake(&tls, stream, remote, &strangers) => connection,
+                    () = leave.overdue() => Err("no TLS handshake in time".to_owned()),
+                }
+            })
+            .await;
             match connection {
                 Ok(mut connection) if connection.peer.certificate.is_some() => {
                     let arriving = Arriving::new(leave);

@@ -62,7 +62,7 @@ pub async fn admit(
     presented: &Presented,
     remote: SocketAddr,
 ) -> Result<VantageRow, Status> {
-    let found = in_turn(greetings, async {
+    let found = in_turn(greetings, || async {
         let mut connection = app.pool.acquire().await?;
         let from = remote.ip().to_string();
         let found = certificate::holder(&mut connection, presented, app.instance, &from).await?;
@@ -87,17 +87,18 @@ pub async fn admit(
     Ok(row)
 }
 
-/// A greeting's word with the database, when its turn comes. However the database hangs, it ends.
+/// A greeting's word with the database, when its turn comes. However the database hangs, it ends. The word begins, and
+/// takes its memory, when it is its turn: thousands may wait.
 ///
 /// # Errors
 /// What was asked says, or [`sqlx::Error::PoolTimedOut`].
-pub async fn in_turn<T>(
+pub async fn in_turn<T, A: Future<Output = Result<T, StoreError>>>(
     greetings: &Semaphore,
-    asked: impl Future<Output = Result<T, StoreError>>,
+    ask: impl FnOnce() -> A,
 ) -> Result<T, StoreError> {
     store::within(GREETING_WITHIN, async {
         let _turn = greetings.acquire().await;
-        store::word(asked).await
+        Box::pin(store::word(ask())).await
     })
     .await
 }

@@ -52,7 +52,7 @@ impl Session {
 
     /// The version of an assignment that is perhaps new, and how new orders are by now.
     pub(super) async fn new_version(&self, content_sha256: &[u8; 32]) -> Result<u64, Status> {
-        let version = in_turn(&self.greetings, async {
+        let version = in_turn(&self.greetings, || async {
             let mut connection = self.app.pool.acquire().await?;
             let version = store::assignment::version(&mut connection, self.id, content_sha256).await?;
             Ok((version, store::order::epoch(&mut connection).await?))

@@ -48,7 +48,7 @@ impl Session {
         let mut content = assignment::content(&self.app.config.load(), &self.vantage);
         let content_sha256 = assignment::fingerprint(&content);
         let remote = self.remote.to_string();
-        let greeted = in_turn(&self.greetings, async {
+        let greeted = in_turn(&self.greetings, || async {
             let mut connection = self.app.pool.acquire().await?;
             let greeting = Greeting {
                 key_sha256: &self.presented.key_sha256,
