@@ -11,8 +11,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::assignment::epoch::Epoch;
-use crate::assignment::kept::Kept;
+use crate::assignment::epoch::{self, Epoch};
+use crate::assignment::kept::{self, Kept};
 use crate::beginning::NotBegun;
 use crate::cli::Run;
 use crate::clock;
@@ -200,6 +200,8 @@ async fn join(options: &Run, folder: &Folder, proxy: ProxySetting) -> anyhow::Re
         return Ok(());
     }
     let Some(token) = token::of_environment()? else { return Ok(()) };
+    epoch::forget(&options.state);
+    kept::forget(&options.state);
     let connector = Connector::new(proxy, Known::open(&options.state), ClockOffset::default());
     let coordinators = options.coordinator.clone();
     let mut joining = Joining { token, folder: folder.clone(), coordinators, connector, timing: Timing::default() };

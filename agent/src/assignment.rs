@@ -16,6 +16,7 @@ use parallax_decide::names::{ControlName, DomainName, NodeName, ResolverName, Va
 
 pub mod epoch;
 pub mod kept;
+pub mod operators;
 pub mod wire;
 
 /// What this agent shall measure.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use parallax_proto::token::Fingerprint;
 
+use crate::assignment::{epoch, kept};
 use crate::cli::STATE;
 use crate::date;
 use crate::doctor::{self, Check};
@@ -128,6 +129,9 @@ pub async fn run(options: &Join) -> Result<Done, Failure> {
     let owner = service::owner(&options.state, &path).map_err(unkept)?;
     let act = || owner.map(service::Owner::act).transpose().map_err(unkept);
     let acting = act()?;
+    // What an identity before this one was told.
+    epoch::forget(&options.state);
+    kept::forget(&options.state);
     let connector = Connector::new(proxy, Known::open(&options.state), ClockOffset::default());
     let coordinators = options.coordinator.clone();
     let mut joining = Joining { token, folder, coordinators, connector, timing: Timing::default() };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::assignment::{epoch, kept};
 use crate::cli::STATE;
 use crate::failure::{Exit, Failure};
 use crate::identity::folder::{FOLDER, Folder};
@@ -59,6 +60,9 @@ pub fn run(options: &Leave) -> Result<String, Failure> {
     folder.wipe().map_err(|error| {
         failure("the identity could not be wiped", error.to_string(), "run it as root or as the agent's user")
     })?;
+    // A new identity may be of another coordinator, whose epochs and versions count from lower on.
+    epoch::forget(&options.state);
+    kept::forget(&options.state);
     let shown = if vantage.is_empty() { "NAME" } else { &vantage };
     Ok(format!(
         "left: the identity of {shown} was wiped from {}\nThe coordinator does not know yet. There, to refuse the old certificate:  parallax vantage revoke {shown}\nor, for another machine at that place:  parallax vantage replace {shown}\nUnsent observations stay in {} until they are deleted by hand.\n",
@@ -104,7 +108,13 @@ mod tests {
         lock.lock().unwrap();
         assert!(run(&options).unwrap_err().what.contains("running"));
         drop(lock);
+        for file in ["epoch", "assignment"] {
+            std::fs::write(state.path().join(file), "of the coordinator that is left").unwrap();
+        }
         assert!(run(&options).unwrap().contains("vantage revoke"));
+        for file in ["epoch", "assignment"] {
+            assert!(!state.path().join(file).exists(), "{file}");
+        }
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::assignment::epoch::Epoch;
 use crate::assignment::kept::Kept;
+use crate::assignment::operators;
 use crate::cli::STATE;
 use crate::clock;
 use crate::date;
@@ -112,6 +113,7 @@ pub fn document(options: &Standing) -> Value {
         json!({
             "version": kept.version, "canaries": kept.canaries.len(), "resolvers": kept.resolvers.len(),
             "nodes": kept.nodes.len(), "controls": kept.controls.len(),
+            "controls_of_one_operator": operators::is_one(&kept.controls),
         })
     });
     let (bytes, files) = size(&options.state.join("spool"));
@@ -200,6 +202,12 @@ pub fn text(document: &Value) -> String {
             assignment["controls"]
         ),
     };
+    if assignment["controls_of_one_operator"] == true {
+        let _ = writeln!(
+            out,
+            "            its positive controls seem to be of one operator: put some of others under controls: in parallax.yaml"
+        );
+    }
     out
 }
 

@@ -9,7 +9,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::PgConnection;
@@ -126,8 +126,12 @@ async fn look_now(app: &App, connection: &mut PgConnection) -> Result<(), StoreE
     Ok(())
 }
 
+/// Epochs that agents claimed and could not prove, since the start.
+static UNPROVEN: AtomicU64 = AtomicU64::new(0);
+
 /// Takes an agent's word that it was told this epoch, beside how the database was found. True: the database had gone
-/// back, and that is recorded now.
+/// back, and that is recorded now. What is not proven by our own signature is only logged and counted: one agent must
+/// not freeze everybody.
 ///
 /// # Errors
 /// When the database refuses.
@@ -135,13 +139,29 @@ pub async fn told_by_agent(
     app: &App,
     connection: &mut PgConnection,
     found: &Found,
-    (vantage, wire_epoch): (&str, u64),
+    (vantage, wire_epoch, proven): (&str, u64, bool),
 ) -> Result<bool, StoreError> {
     let (told_generation, told_epoch) = order::apart(wire_epoch);
     let Ok(told_generation) = i32::try_from(told_generation) else { return Ok(nonsense(vantage, wire_epoch)) };
     let told_epoch = i64::from(told_epoch);
     let position = found.position;
     if (told_generation, told_epoch) <= (position.generation, position.epoch) {
+        return Ok(false);
+    }
+    if !proven {
+        let count = UNPROVEN.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if count.is_power_of_two() {
+            tracing::warn!(
+                vantage,
+                count,
+                told_generation,
+                told_epoch,
+                generation = position.generation,
+                epoch = position.epoch,
+                reason = "epoch_unproven",
+                "an agent claims a higher epoch than the database knows and cannot prove that we told it; nothing is frozen for that. After a restore from a backup, or with another signing key than before, freeze by hand: parallax failover freeze"
+            );
+        }
         return Ok(false);
     }
     if told_generation.saturating_sub(position.generation) > GENERATION_LEAP_MAX || told_generation >= GENERATION_MAX {

@@ -27,6 +27,18 @@ pub const PROTOCOL_MIN: u32 = 1;
 /// What is signed in a `Signed` begins with this.
 pub const ORDER_CONTEXT: &[u8] = b"parallax order v1\0";
 
+/// What is signed in a `Signed.epoch_proof` begins with this.
+pub const EPOCH_CONTEXT: &[u8] = b"parallax epoch v1\0";
+
+/// Bytes of `Hello.nonce`.
+pub const NONCE_BYTES: usize = 16;
+
+/// What a `Signed.epoch_proof` signs.
+#[must_use]
+pub fn epoch_message(epoch: u64) -> Vec<u8> {
+    [EPOCH_CONTEXT, epoch.to_be_bytes().as_slice()].concat()
+}
+
 /// Most coordinators a token or a `Trust` may name.
 pub const COORDINATORS_MAX: usize = 16;
 

@@ -13,7 +13,7 @@ use parallax_proto::v1::{self, order};
 use prost::Message as _;
 use tokio::sync::watch;
 
-use super::{Assignment, Invalid};
+use super::{Assignment, Invalid, operators};
 use crate::identity::signers::{self, NotObeyed, Signer};
 use crate::spool::disk::{read_checked, write_checked};
 
@@ -49,6 +49,12 @@ enum LeftOut {
     NotObeyed(#[from] NotObeyed),
     #[error(transparent)]
     Invalid(#[from] Invalid),
+}
+
+/// Forgets the assignment of an earlier identity.
+pub fn forget(state: &Path) {
+    // One that stays is not obeyed: it is signed for another vantage or by another key.
+    let _ = std::fs::remove_file(state.join(FILE));
 }
 
 impl Kept {
@@ -114,6 +120,13 @@ impl Kept {
         }
         self.epoch.store(epoch, Ordering::Relaxed);
         if taken == Taken::Applied {
+            if operators::is_one(&assignment.controls) {
+                tracing::warn!(
+                    reason = "controls_of_one_operator",
+                    version = assignment.version,
+                    "all positive controls of this vantage seem to be of one operator: when that one fails, this place looks as if it had no way out; put some of others under controls: in parallax.yaml"
+                );
+            }
             self.current.send_replace(Some(Arc::new(assignment)));
         }
         Ok(taken)

@@ -6,7 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use parallax_proto::{ORDER_CONTEXT, TRUSTED_MAX, v1};
+use parallax_proto::{ORDER_CONTEXT, TRUSTED_MAX, epoch_message, v1};
 use prost::Message as _;
 use ring::signature::{ED25519, UnparsedPublicKey};
 
@@ -63,6 +63,9 @@ pub enum NotObeyed {
     /// Somebody ordered under a later epoch before.
     #[error("it is of an earlier epoch than one obeyed before; whoever sent it no longer holds the lease")]
     Epoch,
+    /// It was for another stream, or was obeyed on this one.
+    #[error("it was signed for another stream than this one, or came twice: somebody sends old orders again")]
+    Replayed,
     /// The signature holds, and what is signed is no order that this agent knows.
     #[error("what is signed is no order that this agent knows; is the agent older than the coordinator?")]
     Content,
@@ -77,6 +80,7 @@ impl NotObeyed {
             Self::Signature => "order_signature",
             Self::Vantage => "order_vantage",
             Self::Epoch => "order_epoch",
+            Self::Replayed => "order_replayed",
             Self::Content => "order_content",
         }
     }
@@ -98,6 +102,14 @@ pub fn open(signed: &v1::Signed, signers: &[Signer], vantage: &str) -> Result<v1
         return Err(NotObeyed::Vantage);
     }
     Ok(order)
+}
+
+/// The proof that comes with an order, when one of these signed it; empty: none did.
+#[must_use]
+pub fn proof(signed: &v1::Signed, epoch: u64, signers: &[Signer]) -> Vec<u8> {
+    let message = epoch_message(epoch);
+    let holds = signers.iter().any(|signer| signer.signed(&message, &signed.epoch_proof));
+    if holds { signed.epoch_proof.clone() } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -124,9 +136,23 @@ pub(crate) mod tests {
         }
 
         pub(crate) fn sign(&self, vantage: &str, epoch: u64, order: v1::order::Order) -> v1::Signed {
-            let order = v1::Order { vantage: vantage.to_owned(), epoch, order: Some(order) }.encode_to_vec();
+            self.sign_for(&[], 0, vantage, epoch, order)
+        }
+
+        /// As the order of this number on the stream with this nonce.
+        pub(crate) fn sign_for(
+            &self,
+            nonce: &[u8],
+            number: u64,
+            vantage: &str,
+            epoch: u64,
+            order: v1::order::Order,
+        ) -> v1::Signed {
+            let (vantage, nonce) = (vantage.to_owned(), nonce.to_vec());
+            let order = v1::Order { vantage, epoch, order: Some(order), nonce, number }.encode_to_vec();
             let signature = self.0.sign(&[ORDER_CONTEXT, &order].concat()).as_ref().to_vec();
-            v1::Signed { order, signature }
+            let epoch_proof = self.0.sign(&epoch_message(epoch)).as_ref().to_vec();
+            v1::Signed { order, signature, epoch_proof }
         }
     }
 
@@ -155,8 +181,21 @@ pub(crate) mod tests {
         let bare = v1::Signed { signature: hand.0.sign(&signed.order).as_ref().to_vec(), ..signed.clone() };
         assert_eq!(open(&bare, &signers, "branch-kazan"), Err(NotObeyed::Signature));
         let rubbish = [ORDER_CONTEXT, &[0xff]].concat();
-        let rubbish = v1::Signed { order: vec![0xff], signature: hand.0.sign(&rubbish).as_ref().to_vec() };
+        let signature = hand.0.sign(&rubbish).as_ref().to_vec();
+        let rubbish = v1::Signed { order: vec![0xff], signature, ..v1::Signed::default() };
         assert_eq!(open(&rubbish, &signers, "branch-kazan"), Err(NotObeyed::Content));
+    }
+
+    #[test]
+    fn a_proof_of_an_epoch_is_kept_when_a_signer_gave_it() {
+        let (hand, thief) = (Hand::new(), Hand::new());
+        let trust = || v1::order::Order::Trust(v1::Trust::default());
+        let signed = hand.sign("branch-kazan", 3, trust());
+        assert_eq!(proof(&signed, 3, &[hand.signer()]), signed.epoch_proof);
+        let swapped = v1::Signed { epoch_proof: thief.sign("branch-kazan", 3, trust()).epoch_proof, ..signed.clone() };
+        for (signed, epoch) in [(&signed, 4), (&swapped, 3), (&v1::Signed::default(), 3)] {
+            assert!(proof(signed, epoch, &[hand.signer()]).is_empty());
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub async fn glance(
                 assignment_version: 0,
                 epoch: 0,
                 protocol_min: PROTOCOL_MIN,
+                ..v1::Hello::default()
             };
             // The channel is empty and both its ends are here.
             let _ = send.try_send(message(agent_message::Message::Hello(hello)));

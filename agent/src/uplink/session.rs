@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parallax_proto::v1::probe_client::ProbeClient;
 use parallax_proto::v1::{self, agent_message};
-use parallax_proto::{MESSAGE_BYTES_MAX, PROTOCOL, PROTOCOL_MIN};
+use parallax_proto::{MESSAGE_BYTES_MAX, NONCE_BYTES, PROTOCOL, PROTOCOL_MIN};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -23,6 +23,7 @@ use super::trouble::Trouble;
 use super::watched::Once;
 use super::{Uplink, chain};
 use crate::clock;
+use crate::entropy;
 
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,6 +151,8 @@ impl Uplink {
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let (send, outgoing) = mpsc::channel(SENDING_MAX);
         let boot = self.recorder.spool().hold();
+        // Without randomness orders are for no stream in particular, as they were before.
+        let nonce = entropy::bytes::<NONCE_BYTES>().map_or_else(|_| Vec::new(), |bytes| bytes.to_vec());
         let hello = v1::Hello {
             protocol: PROTOCOL,
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -157,6 +160,8 @@ impl Uplink {
             assignment_version: self.kept.version(),
             epoch: self.epoch.highest(),
             protocol_min: PROTOCOL_MIN,
+            epoch_proof: self.epoch.proof().to_vec(),
+            nonce: nonce.clone(),
         };
         // The channel is empty and both its ends are here.
         let _ = send.try_send(message(agent_message::Message::Hello(hello)));
@@ -183,7 +188,7 @@ impl Uplink {
         };
         tracing::info!(coordinator = %to, %address, %boot, "connected to the coordinator");
         self.status.connected(to.to_string());
-        let mut stream = Stream::new(self, send, Arc::clone(credentials));
+        let mut stream = Stream::new(self, send, Arc::clone(credentials), nonce);
         let ended = stream.run(first, &mut incoming, shutdown).await;
         let held = stream.held();
         match ended {

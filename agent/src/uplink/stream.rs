@@ -58,6 +58,10 @@ pub(super) struct Stream<'a> {
     /// Whom the coordinator takes us for: orders on this stream are signed for the name in the certificate
     /// it was opened with, also when a new one has another.
     vantage: String,
+    /// What orders of this stream repeat.
+    nonce: Vec<u8>,
+    /// Number of the last order that was signed for this stream; 0: none was.
+    ordered: u64,
 }
 
 impl<'a> Stream<'a> {
@@ -65,6 +69,7 @@ impl<'a> Stream<'a> {
         uplink: &'a mut Uplink,
         send: mpsc::Sender<v1::AgentMessage>,
         credentials: Arc<Credentials>,
+        nonce: Vec<u8>,
     ) -> Self {
         let (now, timing) = (now(), uplink.timing);
         uplink.recorder.spool().rewind();
@@ -82,6 +87,8 @@ impl<'a> Stream<'a> {
             heard_at: now,
             two: false,
             vantage,
+            nonce,
+            ordered: 0,
         }
     }
 

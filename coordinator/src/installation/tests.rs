@@ -28,11 +28,15 @@ async fn run(pool: &PgPool, statement: &'static str) {
     sqlx::query(statement).execute(pool).await.unwrap();
 }
 
-/// An agent greets that was told this epoch.
+/// An agent greets that was told this epoch, and proves it.
 async fn told_by_agent(app: &App, vantage: &str, epoch: u64) -> bool {
+    claimed(app, vantage, epoch, true).await
+}
+
+async fn claimed(app: &App, vantage: &str, epoch: u64, proven: bool) -> bool {
     let mut connection = app.pool.acquire().await.unwrap();
     let found = store::installation::find(&mut connection).await.unwrap();
-    super::told_by_agent(app, &mut connection, &found, (vantage, epoch)).await.unwrap()
+    super::told_by_agent(app, &mut connection, &found, (vantage, epoch, proven)).await.unwrap()
 }
 
 /// Generation and epoch that agents are told.
@@ -154,6 +158,8 @@ async fn an_agent_that_was_told_more_is_believed_within_reason() {
     for known in [0, 7, wire(0, 900), wire(1, 7), u64::MAX, wire(5000, 1)] {
         assert!(!told_by_agent(&app, "branch-kazan", known).await, "{known:x}");
     }
+    assert!(is(&app.pool, CALM).await);
+    assert!(!claimed(&app, "branch-kazan", wire(3, 2), false).await, "anybody could say so");
     assert!(is(&app.pool, CALM).await);
     assert!(told_by_agent(&app, "branch-kazan", wire(3, 2)).await);
     assert!(is(&app.pool, "select generation = 4 and told_by = 'branch-kazan' from installation_event").await);

@@ -75,9 +75,15 @@ impl Stream<'_> {
             return;
         }
         let opened = signers::open(&signed, &self.credentials.signers, &self.vantage);
-        let admitted = opened.and_then(|order| match self.uplink.epoch.admits(order.epoch) {
-            true => Ok(order),
-            false => Err(NotObeyed::Epoch),
+        let admitted = opened.and_then(|order| {
+            if !self.is_fresh(&order) {
+                return Err(NotObeyed::Replayed);
+            }
+            let proof = signers::proof(&signed, order.epoch, &self.credentials.signers);
+            match self.uplink.epoch.admits(order.epoch, &proof) {
+                true => Ok(order),
+                false => Err(NotObeyed::Epoch),
+            }
         });
         let order = match admitted {
             Ok(order) => order,
@@ -91,6 +97,19 @@ impl Stream<'_> {
             Some(order::Order::Trust(trust)) => self.trust(&trust),
             None => self.uplink.not_obeyed("an order", NotObeyed::Content),
         }
+    }
+
+    /// Whether an order is for this stream and new on it. A coordinator of before signs for no stream in particular; one
+    /// that has signed for this one goes on so.
+    fn is_fresh(&mut self, order: &v1::Order) -> bool {
+        if order.nonce.is_empty() {
+            return self.ordered == 0;
+        }
+        let fresh = order.nonce == self.nonce && order.number > self.ordered;
+        if fresh {
+            self.ordered = order.number;
+        }
+        fresh
     }
 
     /// Whom to trust, as anybody with the coordinator's certificate may say it: believed only while no

@@ -170,3 +170,46 @@ async fn an_identity_of_before_signing_learns_its_signers_once_and_is_strict_fro
     assert_eq!(agent.kept.version(), 5);
     agent.stop().await;
 }
+
+/// Whoever has the coordinator's certificate and has listened cannot make old orders work again.
+#[tokio::test]
+async fn an_order_works_once_and_on_its_own_stream_alone() {
+    let (authority, state, hand) = (Authority::new(), tempfile::tempdir().unwrap(), Hand::new());
+    let mut rig = Rig::start(&authority).await;
+    use coordinator_message::Message::Signed;
+    let mut agent = knowing(state.path(), &authority, &rig, &hand);
+    let mut session = session(&mut rig).await;
+    let nonce = session.hello.nonce.clone();
+    assert_eq!(nonce.len(), 16);
+    let ordered = |nonce: &[u8], number, order| Signed(hand.sign_for(nonce, number, HERE, 1, order));
+    session.say(ordered(&nonce, 1, Order::Assignment(of_version(3)))).await;
+    let first = ordered(&nonce, 2, Order::Task(task(1)));
+    for message in [
+        first.clone(),
+        first,
+        ordered(&nonce, 1, Order::Task(task(2))),
+        ordered(b"another stream's", 3, Order::Task(task(3))),
+        // As a coordinator of before signed it: not after this one has shown what it can.
+        Signed(hand.sign(HERE, 1, Order::Task(task(4)))),
+        ordered(&nonce, 3, Order::Task(task(5))),
+    ] {
+        session.say(message).await;
+    }
+    settled(&mut session, &agent).await;
+    let mut obeyed = Vec::new();
+    while let Ok(task) = agent.tasks.try_recv() {
+        obeyed.push(task.id);
+    }
+    assert_eq!((obeyed, agent.status.snapshot().not_obeyed), (vec![1, 5], 5));
+    agent.stop().await;
+    drop(session);
+    // What it was told it can prove from now on, and each stream has its own word.
+    let agent = knowing(state.path(), &authority, &rig, &hand);
+    let session = self::session(&mut rig).await;
+    let proof = hand.sign(HERE, 1, Order::Trust(v1::Trust::default())).epoch_proof;
+    assert_eq!((session.hello.epoch, &session.hello.epoch_proof), (1, &proof));
+    assert_ne!(session.hello.nonce, nonce);
+    session.say(ordered(&session.hello.nonce, 1, Order::Assignment(of_version(3)))).await;
+    drop(session);
+    agent.stop().await;
+}

@@ -1,6 +1,6 @@
 //! The greeting: which protocol, which start of the agent, whether it may report, and what it was told before.
 
-use parallax_proto::{PROTOCOL, PROTOCOL_MIN, TEXT_BYTES_MAX, v1};
+use parallax_proto::{NONCE_BYTES, PROTOCOL, PROTOCOL_MIN, TEXT_BYTES_MAX, v1};
 use tonic::Status;
 use uuid::Uuid;
 
@@ -8,7 +8,7 @@ use super::Session;
 use super::ending::cut_off;
 use crate::ingest::admission::{Stands, in_turn, may_report, unavailable};
 use crate::ingest::standing::Cut;
-use crate::ingest::{assignment, validate};
+use crate::ingest::{assignment, order as orders, validate};
 use crate::installation;
 use crate::store::greeting::{Greeting, greet};
 use crate::store::{StoreError, order};
@@ -37,6 +37,10 @@ impl Hello {
         if hello.agent_version.len() > TEXT_BYTES_MAX || hello.agent_version.chars().any(char::is_control) {
             return Err(Status::invalid_argument("agent_version is too long or holds control characters"));
         }
+        if hello.nonce.len() > NONCE_BYTES {
+            let why = format!("nonce has {} bytes, at most {NONCE_BYTES}", hello.nonce.len());
+            return Err(Status::invalid_argument(why));
+        }
         Ok(Self { boot, speaks })
     }
 }
@@ -45,6 +49,8 @@ impl Session {
     /// Has the greeting noted, and sees how the vantage stands now that a revocation finds this stream: one between the
     /// first look and here did not. Returns the assignment, with its version if that is known.
     pub(super) async fn greet(&self, hello: &v1::Hello) -> Result<v1::Assignment, Status> {
+        self.orders.begin(hello.nonce.clone());
+        let proven = hello.epoch > 0 && orders::is_proven(&self.keeper.held(), hello.epoch, &hello.epoch_proof);
         let mut content = assignment::content(&self.app.config.load(), &self.vantage);
         let content_sha256 = assignment::fingerprint(&content);
         let remote = self.remote.to_string();
@@ -61,7 +67,7 @@ impl Session {
             };
             let greeted = greet(&mut connection, greeting).await?;
             if let Some(greeted) = &greeted {
-                let told = (self.vantage.as_str(), hello.epoch);
+                let told = (self.vantage.as_str(), hello.epoch, proven);
                 // What it was told before may be more than this database knows.
                 let known = installation::told_by_agent(&self.app, &mut connection, &greeted.found, told).await?;
                 if !known && greeted.found.position.generation != self.app.installation.generation() {

@@ -5,6 +5,18 @@ use crate::store::freeze;
 
 /// Opens a stream and greets as an agent that speaks these versions; the first answer.
 async fn greeted(world: &World, name: &str, newest: u32, oldest: u32, epoch: u64) -> (Agent, Result<ToAgent, Status>) {
+    let proof = world.keeper.held().signers.signing().sign(&parallax_proto::epoch_message(epoch)).unwrap();
+    greeted_with(world, name, (newest, oldest), epoch, proof).await
+}
+
+/// The same, with this as proof of its epoch.
+async fn greeted_with(
+    world: &World,
+    name: &str,
+    (newest, oldest): (u32, u32),
+    epoch: u64,
+    epoch_proof: Vec<u8>,
+) -> (Agent, Result<ToAgent, Status>) {
     let identity = world.identity(name);
     let mut agent = world.open(Some(&identity), &identity).await.unwrap();
     agent
@@ -14,6 +26,8 @@ async fn greeted(world: &World, name: &str, newest: u32, oldest: u32, epoch: u64
             agent_version: "9.9.9".to_owned(),
             boot_id: BOOT.to_owned(),
             epoch,
+            epoch_proof,
+            nonce: b"of this stream".to_vec(),
             ..v1::Hello::default()
         }))
         .await;
@@ -86,4 +100,27 @@ async fn an_agent_that_was_told_a_later_epoch_freezes_every_write_and_gets_order
     let mut connection = world.app.pool.acquire().await.unwrap();
     let frozen = freeze::current(&mut connection).await.unwrap().unwrap();
     assert!(frozen.needs_reason && frozen.reason.contains("branch-kazan was told"), "{frozen:?}");
+}
+
+/// One agent's word freezes nobody: not without a proof, nor with one for another epoch or of another key.
+#[tokio::test]
+async fn an_epoch_that_an_agent_cannot_prove_freezes_nothing() {
+    let world = world().await;
+    let told = (5_u64 << 32) | 12;
+    let signer = |epoch| world.keeper.held().signers.signing().sign(&parallax_proto::epoch_message(epoch)).unwrap();
+    let stranger = tempfile::tempdir().unwrap();
+    crate::identity::signer::make_first(stranger.path()).unwrap();
+    let other = crate::identity::signer::Signers::open(stranger.path()).unwrap();
+    let forged = other.signing().sign(&parallax_proto::epoch_message(told)).unwrap();
+    for proof in [Vec::new(), vec![0; 64], signer(told - 1), forged] {
+        let (_agent, first) = greeted_with(&world, "branch-kazan", (parallax_proto::PROTOCOL, 1), told, proof).await;
+        let Ok(ToAgent::Signed(signed)) = first else { panic!("{first:?}") };
+        let order = <v1::Order as prost::Message>::decode(&*signed.order).unwrap();
+        assert!(order.epoch < told, "{:x}", order.epoch);
+        assert_eq!((order.nonce.as_slice(), order.number), (&b"of this stream"[..], 1));
+        // What it gives along proves the epoch of the order, the next time.
+        assert_eq!(signed.epoch_proof, signer(order.epoch));
+    }
+    let mut connection = world.app.pool.acquire().await.unwrap();
+    assert!(freeze::current(&mut connection).await.unwrap().is_none());
 }
