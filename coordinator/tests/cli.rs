@@ -314,6 +314,9 @@ fn b141_no_secret_is_in_any_output_at_trace_level() {
         "--log",
         "trace",
     ];
+    // Coordinators of one installation share their authority and what signs orders.
+    std::fs::create_dir(&two).unwrap();
+    assert!(Command::new("cp").arg("-a").args([one.join("ca"), two.join("ca")]).status().unwrap().success());
     let second = Serving::start(parallax(&arguments), folder.path().join("two.log"));
     let mut outputs = String::new();
     for path in ["/", "/failover", "/matrix.json", "/metrics", "/-/ready", "/api/v1/status/failover"] {

@@ -44,6 +44,7 @@ insert into join_token (vantage_id, secret_sha256, made_by, expires_at, used_at,
 insert into agent_certificate (serial, vantage_id, key_sha256, authority_sha256, how, not_before, not_after, token_id)
     values ('\x0102', 1, sha256('key'), sha256('ca'), 'join', now(), now() + interval '30 days', 1);
 insert into enrolment (coordinators, authority_sha256) values ('{parallax.example.net:8443}', sha256('ca'));
+insert into signer (public_key) values (sha256('signer'));
 insert into audit (who, what, subject, reason) values ('anna', 'token_created', 'vantage branch-kazan', 'for an agent to join');
 
 -- state 7
