@@ -28,19 +28,47 @@ impl Starter {
     }
 
     fn url(&self) -> String {
-        format!("postgres:///parallax?host={}&user=parallax", self.database.home().display())
+        self.url_of("parallax")
     }
 
-    /// A coordinator of its own: other sockets, another state.
+    fn url_of(&self, database: &str) -> String {
+        format!("postgres:///{database}?host={}&user=parallax", self.database.home().display())
+    }
+
+    /// Coordinators of one installation share its authority, which the first one made: here over another database, so that
+    /// this one has seen nobody.
+    async fn share_authority(&self, names: &[&str]) {
+        let mut connection = sqlx::PgConnection::connect(&self.url()).await.unwrap();
+        sqlx::query("create database elsewhere").execute(&mut connection).await.unwrap();
+        let mut first = self.start_over("first", "elsewhere");
+        self.ready("first", &mut first).await;
+        first.kill9().await.unwrap();
+        let made = self.run.path().join("first/state/ca");
+        for name in names {
+            let state = self.run.path().join(name).join("state");
+            private(state.parent().unwrap()).unwrap();
+            private(&state).unwrap();
+            let copied = std::process::Command::new("cp").arg("-a").args([&made, &state.join("ca")]).status().unwrap();
+            assert!(copied.success());
+        }
+    }
+
+    /// A coordinator with sockets and a state of its own.
     fn start(&self, name: &str) -> Process {
+        self.start_over(name, "parallax")
+    }
+
+    fn start_over(&self, name: &str, database: &str) -> Process {
         let home = self.run.path().join(name);
         private(&home).unwrap();
+        // What an earlier start said is not this one's.
+        let _ = std::fs::remove_file(log(&home));
         let file = home.join("parallax.yaml");
         let listen = format!("listen: {{ web: \"unix:{}\", grpc: \"127.0.0.1:0\" }}", home.join("web.sock").display());
         write_private(&file, &format!("version: 1\n{listen}\n{CONFIGURATION}")).unwrap();
         let mut command = tokio::process::Command::new(programs::ours("parallax").unwrap());
         command.arg("serve").arg("--config").arg(&file).arg("--state").arg(home.join("state"));
-        command.args(["--database-url", &self.url()]);
+        command.args(["--database-url", &self.url_of(database)]);
         Process::start(name, &log(&home), command).unwrap()
     }
 
@@ -84,6 +112,7 @@ fn b89_three_first_starts_at_the_same_moment_all_come_up() {
     run(async {
         let starter = Starter::new().await;
         let names = ["one", "two", "three"];
+        starter.share_authority(&names).await;
         let mut all: Vec<Process> = names.iter().map(|name| starter.start(name)).collect();
         for (name, process) in names.iter().zip(&mut all) {
             starter.ready(name, process).await;
@@ -107,8 +136,8 @@ fn b89_a_start_that_is_killed_at_any_moment_is_taken_up_and_a_newer_schema_is_re
             tokio::time::sleep(Duration::from_millis(40 * round * round)).await;
             killed.kill9().await.unwrap();
         }
-        let mut after = starter.start("after");
-        starter.ready("after", &mut after).await;
+        let mut after = starter.start("killed");
+        starter.ready("killed", &mut after).await;
         let migrations = starter.migrations().await;
         after.kill9().await.unwrap();
         assert!(migrations > 0);
