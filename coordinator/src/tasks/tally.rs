@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::LeaseHeld;
+use crate::clock::monotonic;
 use crate::state::App;
 use crate::store::figures::{self, Step};
 use crate::store::upkeep::{self, Job};
@@ -14,8 +15,15 @@ use crate::store::{StoreError, forget_statements, lease};
 /// Pause when there is nothing more to count: how far the figures may be behind the log.
 const EVERY: Duration = Duration::from_secs(20);
 
-/// Pause between two steps of a backlog: deciding and storing come first.
+/// Shortest pause between two steps of a backlog: deciding and storing come first.
 const BREATH: Duration = Duration::from_millis(100);
+
+/// A step takes a while where much is stored; the pause after it is so many times that, so that counting takes a quarter of
+/// the database's processor at most and catches up when less is stored.
+const REST: u32 = 3;
+
+/// The longest such pause.
+const REST_MAX: Duration = Duration::from_secs(5);
 
 /// Pause after an error.
 const AFTER_ERROR: Duration = Duration::from_secs(10);
@@ -32,9 +40,10 @@ pub async fn run(app: Arc<App>, held: LeaseHeld) {
 async fn count_on(app: &App, epoch: i64) {
     let mut failed = false;
     loop {
+        let begun = monotonic();
         let counted = count(app, epoch).await;
         let pause = match counted {
-            Ok(true) => BREATH,
+            Ok(true) => (begun.elapsed() * REST).clamp(BREATH, REST_MAX),
             Ok(false) => EVERY,
             Err(_) => AFTER_ERROR,
         };
