@@ -30,11 +30,11 @@ pub enum AuthorityCommand {
     /// Trust an old authority no more and destroy its key.
     Retire(Retire),
     /// Make another key that signs orders: agents are told of it, and the old one signs until it is retired.
-    RotateSigner(signer::Rotate),
+    RotateSigner(signer::Replace),
     /// Trust a key that signs orders no more and destroy it: the next one signs.
     RetireSigner(signer::Retire),
     /// After a loss: take the key that signs orders in STATE/ca, or a new one, for this installation's.
-    ResetSigner(signer::Reset),
+    ResetSigner(signer::Replace),
 }
 
 /// `parallax authority list`

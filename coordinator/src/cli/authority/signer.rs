@@ -14,9 +14,9 @@ use crate::error::{Exit, Failure};
 use crate::identity::signer::{self as files, Signers, fingerprint};
 use crate::store::{self, signer};
 
-/// `parallax authority rotate-signer`
+/// `parallax authority rotate-signer` and `reset-signer`
 #[derive(Debug, Args)]
-pub struct Rotate {
+pub struct Replace {
     /// Why, for the audit table.
     #[arg(long)]
     pub reason: String,
@@ -36,20 +36,6 @@ pub struct Retire {
     /// Also while agents were not told of the one that signs next: they obey nothing until they join again.
     #[arg(long)]
     pub force: bool,
-    /// Why, for the audit table.
-    #[arg(long)]
-    pub reason: String,
-    /// Who does it.
-    #[command(flatten)]
-    pub who: Who,
-    /// State directory, and where the audit table is.
-    #[command(flatten)]
-    pub database: Database,
-}
-
-/// `parallax authority reset-signer`
-#[derive(Debug, Args)]
-pub struct Reset {
     /// Why, for the audit table.
     #[arg(long)]
     pub reason: String,
@@ -90,7 +76,7 @@ pub(super) async fn listed(database: &Database, connection: &mut PgConnection) -
     Ok(listed)
 }
 
-pub(super) async fn rotate(one: &Rotate, global: &Global) -> Result<(), Failure> {
+pub(super) async fn rotate(one: &Replace, global: &Global) -> Result<(), Failure> {
     check_reason(&one.reason)?;
     let folder = one.database.state.path()?.join("ca");
     let mut connection = connect(&one.database).await?;
@@ -145,7 +131,7 @@ pub(super) async fn retire(one: &Retire, global: &Global) -> Result<(), Failure>
     print(&format!("retired key {fingerprint}; it is destroyed. With several coordinators: copy the folder again.\n"))
 }
 
-pub(super) async fn reset(one: &Reset, global: &Global) -> Result<(), Failure> {
+pub(super) async fn reset(one: &Replace, global: &Global) -> Result<(), Failure> {
     check_reason(&one.reason)?;
     let folder = one.database.state.path()?.join("ca");
     let mut connection = connect(&one.database).await?;

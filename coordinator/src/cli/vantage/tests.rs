@@ -163,7 +163,7 @@ async fn a_key_that_signs_orders_is_replaced_in_two_steps_and_not_before_agents_
     .await
     .unwrap();
     let reason = || "due".to_owned();
-    let rotate = authority::signer::Rotate { reason: reason(), who: who("anna"), database: database.clone() };
+    let rotate = authority::signer::Replace { reason: reason(), who: who("anna"), database: database.clone() };
     authority::run(AuthorityCommand::RotateSigner(rotate), &global()).await.unwrap();
     let retire = |force| {
         let (fingerprint, database) = (old.signing().fingerprint()[..12].to_owned(), database.clone());
@@ -187,7 +187,7 @@ async fn a_key_that_signs_orders_is_replaced_in_two_steps_and_not_before_agents_
     assert!(crate::signers::check(&mut connection, &old).await.is_err());
     // It is lost.
     std::fs::remove_file(folder.join("signer-2.key")).unwrap();
-    let reset = authority::signer::Reset { reason: reason(), who: who("anna"), database: database.clone() };
+    let reset = authority::signer::Replace { reason: reason(), who: who("anna"), database: database.clone() };
     authority::run(AuthorityCommand::ResetSigner(reset), &global()).await.unwrap();
     let anew = Signers::open(&folder).unwrap();
     assert_ne!(anew.public(), left.public());
