@@ -95,6 +95,7 @@ imports() {
     may_import driver 'decide'
     may_import agent 'decide driver proto'
     may_import coordinator 'decide driver proto'
+    may_import eval 'decide'
     return "$wrong"
 }
 

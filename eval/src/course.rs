@@ -1,0 +1,411 @@
+//! A case run as a coordinator runs: observations are folded as they arrive, everything is judged at each moment, the
+//! incidents' book is kept, and at the end the planner is asked about what is open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use parallax_decide::change::Change;
+use parallax_decide::finding::{self, Finding, Reason, Subject};
+use parallax_decide::fold::Fold;
+use parallax_decide::incident::{Book, IncidentId, Open, Transition, outline};
+use parallax_decide::judge::{self, Judgement};
+use parallax_decide::names::{Addresses, NameError, NodeName, ServiceName, VantageName};
+use parallax_decide::node::NodeJudgement;
+use parallax_decide::observation::{Observation, Target};
+use parallax_decide::plan::{
+    self, Decision, Plan, PlanId, PlanPurpose, PlanReason, PlanRecord, PlanStatus, Record, Situation,
+};
+use parallax_decide::topology::Mode;
+use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, FleetVerdict, NodeVerdict, VantageVerdict};
+use parallax_decide::wanted;
+
+use crate::action::Action;
+use crate::case::{Case, Kind, Node};
+use crate::world::{LISTENING, NOW, Names, World, build, node_address, node_name};
+
+/// What came of a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Vantages that are not ok.
+    pub vantages: BTreeMap<VantageName, String>,
+    /// The verdict of the subject at each vantage.
+    pub verdicts: BTreeMap<VantageName, String>,
+    /// The finding, as the file writes it.
+    pub finding: String,
+    /// What was done.
+    pub actions: BTreeSet<Action>,
+}
+
+/// How long the run goes on after the last observation, for what must be seen for a while before it counts.
+const AFTERMATH: Duration = Duration::from_secs(45);
+
+/// One moment to the next.
+const STEP: Duration = Duration::from_secs(1);
+
+/// Runs a case.
+///
+/// # Errors
+/// When a name of the case cannot be one.
+pub fn run(case: &Case) -> Result<Outcome, NameError> {
+    let world = build(case)?;
+    let mut course = Course::new(case, &world)?;
+    let first = world.observations.first().map_or(NOW, |first| first.received_at);
+    let mut pending = world.observations.iter().peekable();
+    let mut now = first;
+    while now < NOW {
+        course.hear(&mut pending, now);
+        course.step(now);
+        now = now.plus(STEP);
+    }
+    course.hear(&mut pending, NOW);
+    let judgement = course.step(NOW);
+    let mut actions = course.actions_at(&judgement);
+    now = NOW;
+    while now < NOW.plus(AFTERMATH) {
+        now = now.plus(STEP);
+        course.step(now);
+    }
+    actions.append(&mut course.told);
+    if actions.is_empty() {
+        actions.insert(Action::none());
+    }
+    Ok(Outcome {
+        vantages: not_ok(&judgement),
+        verdicts: course.verdicts(&judgement),
+        finding: course.finding(&judgement),
+        actions,
+    })
+}
+
+fn not_ok(judgement: &Judgement) -> BTreeMap<VantageName, String> {
+    let faulty = judgement.vantages.iter().filter(|(_, judged)| judged.verdict != VantageVerdict::Ok);
+    faulty.map(|(vantage, judged)| (vantage.clone(), judged.verdict.word().to_owned())).collect()
+}
+
+struct Course<'a> {
+    case: &'a Case,
+    world: &'a World,
+    fold: Fold,
+    book: Book,
+    plans: Vec<PlanRecord>,
+    serving: BTreeMap<ServiceName, NodeName>,
+    incidents: i64,
+    /// What incidents that opened or changed said.
+    told: BTreeSet<Action>,
+}
+
+impl<'a> Course<'a> {
+    fn new(case: &'a Case, world: &'a World) -> Result<Self, NameError> {
+        let mut course = Self {
+            case,
+            world,
+            fold: Fold::listening_since(NOW.minus(LISTENING)),
+            book: Book::default(),
+            plans: Vec::new(),
+            serving: BTreeMap::new(),
+            incidents: 0,
+            told: BTreeSet::new(),
+        };
+        if case.subject.kind == Kind::Managed {
+            course.remember(world)?;
+        }
+        Ok(course)
+    }
+
+    /// The record's history: the incident that is open since the record was changed, and its plans.
+    fn remember(&mut self, world: &World) -> Result<(), NameError> {
+        let state = &self.case.state;
+        let record = state.record.unwrap_or(Node::Native);
+        self.serving.insert(world.names.service.clone(), node_name(record)?);
+        if record == Node::Native && !state.budget_spent {
+            return Ok(());
+        }
+        let switched_at = NOW.minus(Duration::from_secs(state.since_switch_s.unwrap_or(1800).into()));
+        let finding = dead_native(world)?;
+        let id = IncidentId(1);
+        self.incidents = 1;
+        let open = Open {
+            id,
+            subject: finding.subject.clone(),
+            kind: finding.kind.clone(),
+            members: finding.members.clone(),
+            opened_at: switched_at,
+            // Changes that were made and taken back were made for something else than what is found now.
+            outline: (record != Node::Native).then(|| outline(&finding)),
+            well_since: None,
+        };
+        self.book = Book::new([open]);
+        let to = if record == Node::Native { Node::Fallback1 } else { record };
+        let times = if state.budget_spent { world.topology.policy.changes_max } else { 1 };
+        let status = if record == Node::Native { PlanStatus::Undone } else { PlanStatus::Verified };
+        for number in 1..=times {
+            let Some(service) = world.topology.services.get(&world.names.service) else { continue };
+            let set = |node: Node| Addresses::one(node_address(node));
+            let change = Change::Repoint {
+                name: service.hostname.clone(),
+                expects: set(Node::Native)?,
+                sets: set(to)?,
+                ttl_s: service.ttl_s,
+            };
+            let plan = Plan {
+                purpose: PlanPurpose::Remedy,
+                undoes: None,
+                driver: service.driver.clone(),
+                vantage: None,
+                item: world.names.service.to_string(),
+                change,
+                reason: PlanReason::ProofFailed { why: "of before this case".to_owned() },
+                expires_at: switched_at,
+                mode: Mode::Act,
+            };
+            self.plans.push(PlanRecord {
+                id: PlanId(number.into()),
+                incident: id,
+                epoch: 1,
+                created_at: switched_at,
+                status,
+                applied_at: Some(switched_at),
+                verified_at: Some(switched_at),
+                plan,
+            });
+        }
+        Ok(())
+    }
+
+    fn hear<'b>(
+        &mut self,
+        pending: &mut std::iter::Peekable<impl Iterator<Item = &'b Observation>>,
+        now: parallax_decide::time::Timestamp,
+    ) {
+        while let Some(observation) = pending.next_if(|observation| observation.received_at <= now) {
+            self.fold.apply(&self.world.topology, observation);
+        }
+    }
+
+    /// One tick of a coordinator, without its drivers.
+    fn step(&mut self, now: parallax_decide::time::Timestamp) -> Judgement {
+        let topology = &self.world.topology;
+        let judgement = judge::judge(topology, &self.fold, now);
+        let findings = finding::compare(topology, &judgement, &self.serving);
+        let in_force = self.plans.iter().filter(|plan| plan.holds_open()).map(|plan| plan.incident).collect();
+        for transition in self.book.step(topology, &judgement, &findings, &self.serving, &in_force) {
+            match transition {
+                Transition::Open { finding } => {
+                    self.incidents += 1;
+                    self.book.opened(IncidentId(self.incidents), &finding, now);
+                    self.tell(&finding);
+                }
+                Transition::Change { finding, .. } => {
+                    self.book.changed(&finding);
+                    self.tell(&finding);
+                }
+                Transition::Close { id, .. } => self.book.closed(id),
+            }
+        }
+        judgement
+    }
+
+    /// What an incident that opens or changes says.
+    fn tell(&mut self, finding: &Finding) {
+        match &finding.reason {
+            Reason::Vantage { .. } => {
+                self.told.insert(Action::of("vantage_alert", finding.subject.name()));
+            }
+            Reason::Fleet { .. } => {
+                self.told.extend([Action::plain("alert"), Action::plain("freeze")]);
+            }
+            Reason::UnroutableHere { .. }
+            | Reason::DeadEverywhere { .. }
+            | Reason::AnswerUnusable { .. }
+            | Reason::Node { .. } => {
+                self.told.insert(Action::plain("alert"));
+            }
+        }
+    }
+
+    /// What is asked for and planned at the moment of judging.
+    fn actions_at(&self, judgement: &Judgement) -> BTreeSet<Action> {
+        let mut actions = BTreeSet::new();
+        if judgement.fleet != FleetVerdict::Ok {
+            return actions;
+        }
+        if self.confirms(judgement) {
+            actions.insert(Action::plain("confirm"));
+        }
+        match self.case.subject.kind {
+            Kind::Answer => self.pins(judgement, &mut actions),
+            Kind::Endpoint => {}
+            Kind::Managed => self.repoints(judgement, &mut actions),
+        }
+        actions
+    }
+
+    /// Whether somebody who may accuse is asked for more, because its verdict is not settled.
+    fn confirms(&self, judgement: &Judgement) -> bool {
+        let unsettled = |vantage: &VantageName| {
+            let names = &self.world.names;
+            let answer = judgement.answer(vantage, &names.canary, &names.live);
+            answer.is_some_and(|answer| answer.verdict == AnswerVerdict::InsufficientEvidence)
+        };
+        let of_node = judgement.nodes.values().any(|node| node.verdict == NodeVerdict::InsufficientEvidence);
+        let asks = wanted::wanted(&self.world.topology, judgement);
+        asks.iter().any(|ask| match ask.target {
+            Target::Name(_) => unsettled(&ask.vantage),
+            Target::Node(_) => of_node,
+        })
+    }
+
+    fn situation<'b>(
+        &'b self,
+        judgement: &'b Judgement,
+        incident: &'b Open,
+        records: &'b BTreeMap<ServiceName, Record>,
+        relapses: &'b BTreeMap<String, u32>,
+    ) -> Situation<'b> {
+        let (topology, fold, plans) = (&self.world.topology, &self.fold, self.plans.as_slice());
+        Situation { topology, fold, judgement, incident, plans, records, relapses }
+    }
+
+    fn pins(&self, judgement: &Judgement, actions: &mut BTreeSet<Action>) {
+        let (records, relapses) = (BTreeMap::new(), BTreeMap::new());
+        // What is planned the moment the incident opens.
+        for finding in finding::compare(&self.world.topology, judgement, &self.serving) {
+            let incident = as_open(&finding);
+            for decision in plan::plan(self.situation(judgement, &incident, &records, &relapses)) {
+                if let Decision::Plan(plan) = decision
+                    && let Some(vantage) = &plan.vantage
+                {
+                    actions.insert(Action::of("override_answer", vantage));
+                }
+            }
+        }
+    }
+
+    fn repoints(&self, judgement: &Judgement, actions: &mut BTreeSet<Action>) {
+        let service = &self.world.names.service;
+        let native = judgement.nodes.values().find(|_| true);
+        let record = self.case.state.record.unwrap_or(Node::Native);
+        let well = record == Node::Native && self.native_verdict(judgement) == Some(NodeVerdict::Ok);
+        if native.is_none() || well {
+            return;
+        }
+        let records = BTreeMap::from([(
+            service.clone(),
+            Record::Found(match Addresses::one(node_address(record)) {
+                Ok(addresses) => addresses,
+                Err(_) => return,
+            }),
+        )]);
+        let relapses = BTreeMap::from([(service.to_string(), self.case.state.relapses)]);
+        let subject = Subject::Service { service: service.clone() };
+        let open = self.book.open().find(|open| open.subject == subject).cloned();
+        let incident = open.unwrap_or(Open {
+            id: IncidentId(0),
+            subject,
+            kind: String::new(),
+            members: BTreeSet::new(),
+            opened_at: NOW,
+            outline: None,
+            well_since: None,
+        });
+        for decision in plan::plan(self.situation(judgement, &incident, &records, &relapses)) {
+            match decision {
+                Decision::Hold { .. } => {
+                    actions.insert(Action::plain("hold"));
+                }
+                Decision::Plan(plan) => match plan.reason {
+                    PlanReason::NativeBack { .. } => {
+                        actions.insert(Action::plain("return"));
+                    }
+                    PlanReason::NodeGone { to, .. } => {
+                        actions.insert(Action::of("failover", to));
+                    }
+                    PlanReason::ProvenHere { .. }
+                    | PlanReason::NativeUsable { .. }
+                    | PlanReason::ProofFailed { .. } => {}
+                },
+            }
+        }
+    }
+
+    fn native_verdict(&self, judgement: &Judgement) -> Option<NodeVerdict> {
+        let native = node_name(Node::Native).ok()?;
+        judgement.nodes.get(&native).map(|node| node.verdict)
+    }
+
+    /// The subject's verdict at each vantage.
+    fn verdicts(&self, judgement: &Judgement) -> BTreeMap<VantageName, String> {
+        let Names { live, canary, .. } = &self.world.names;
+        let verdict = |vantage: &VantageName| match self.case.subject.kind {
+            Kind::Answer => {
+                let answer = judgement.answer(vantage, canary, live);
+                answer.map_or(AnswerVerdict::InsufficientEvidence, |answer| answer.verdict).word()
+            }
+            Kind::Endpoint => AnswerVerdict::InsufficientEvidence.word(),
+            Kind::Managed => {
+                let key = node_name(Node::Native)
+                    .ok()
+                    .map(|node| (vantage.clone(), Target::Node(node), node_address(Node::Native)));
+                let reach = key.and_then(|key| judgement.reach.get(&key));
+                reach.map_or(AddressVerdict::Unmeasured, |reach| reach.verdict).word()
+            }
+        };
+        self.case.observe.keys().map(|vantage| (vantage.clone(), verdict(vantage).to_owned())).collect()
+    }
+
+    /// The finding as the file writes it.
+    fn finding(&self, judgement: &Judgement) -> String {
+        if judgement.fleet != FleetVerdict::Ok {
+            return judgement.fleet.word().to_owned();
+        }
+        if self.case.subject.kind == Kind::Managed {
+            return self.native_verdict(judgement).unwrap_or(NodeVerdict::InsufficientEvidence).word().to_owned();
+        }
+        let mut faults = BTreeSet::new();
+        for finding in finding::compare(&self.world.topology, judgement, &self.serving) {
+            let places: Vec<VantageName> = match (&finding.reason, finding.subject.vantage()) {
+                (Reason::Vantage { .. } | Reason::Fleet { .. }, _) => Vec::new(),
+                (Reason::DeadEverywhere { vantages, .. }, _) => vantages.iter().cloned().collect(),
+                (_, Some(vantage)) => vec![vantage.clone()],
+                (_, None) => Vec::new(),
+            };
+            faults.extend(places.iter().map(|place| format!("{}@{place}", finding.kind)));
+        }
+        if faults.is_empty() { "none".to_owned() } else { faults.into_iter().collect::<Vec<_>>().join(",") }
+    }
+}
+
+fn as_open(finding: &Finding) -> Open {
+    Open {
+        id: IncidentId(0),
+        subject: finding.subject.clone(),
+        kind: finding.kind.clone(),
+        members: finding.members.clone(),
+        opened_at: NOW,
+        outline: None,
+        well_since: None,
+    }
+}
+
+/// What was found of the native node when the record was changed.
+fn dead_native(world: &World) -> Result<Finding, NameError> {
+    let verdict = NodeVerdict::DeadEverywhere;
+    let hostname = world.topology.services.get(&world.names.service).map(|service| service.hostname.to_string());
+    Ok(Finding {
+        subject: Subject::Service { service: world.names.service.clone() },
+        kind: verdict.word().to_owned(),
+        members: hostname.into_iter().collect(),
+        reason: Reason::Node {
+            node: node_name(Node::Native)?,
+            judgement: NodeJudgement {
+                verdict,
+                alive_at: Vec::new(),
+                accusers: BTreeMap::new(),
+                accusing_domains: BTreeSet::new(),
+                suspected_at: Vec::new(),
+                evidence: Vec::new(),
+            },
+        },
+        evidence: Vec::new(),
+    })
+}
