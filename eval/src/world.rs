@@ -1,7 +1,7 @@
 //! A case as a configuration and as the observations that agents would have sent.
 //!
 //! Each vantage's tokens become `n` observations, the last one now, spread over `span_s`; what is omitted is not
-//! measured. Controls are asked before and after each of them, and every [`CONTROLS_EVERY`] before that. What a case
+//! measured. Controls are asked before and after each of them, and every 20 s before that. What a case
 //! calls state enters as history: of the incident, its plans and the native node's good rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
