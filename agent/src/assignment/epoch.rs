@@ -11,8 +11,14 @@ use crate::spool::disk::{read_checked, write_checked};
 /// Name of the file in the state folder.
 const FILE: &str = "epoch";
 
-/// Bytes of an epoch in the file; behind them lies its proof.
+/// Bytes of an epoch in the file; behind them lies its proof, and behind that [`BOUND`] where it applies.
 const EPOCH_BYTES: usize = 8;
+
+/// Bytes of a proof (Ed25519, RFC 8032, 5.1.6).
+const PROOF_BYTES: usize = 64;
+
+/// At the end of the file: orders of this epoch are signed for one stream.
+const BOUND: u8 = 1;
 
 /// The highest epoch obeyed.
 #[derive(Debug)]
@@ -21,6 +27,19 @@ pub struct Epoch {
     highest: u64,
     /// The coordinator's signature of it; empty: there was none.
     proof: Vec<u8>,
+    /// An order of it was signed for one stream.
+    bound: bool,
+}
+
+/// An order that would be obeyed, as far as its epoch matters.
+#[derive(Debug, Clone, Copy)]
+pub struct Under<'a> {
+    /// Its epoch.
+    pub epoch: u64,
+    /// What proves that epoch; empty: nothing does.
+    pub proof: &'a [u8],
+    /// It was signed for one stream, and cannot be used on another.
+    pub bound: bool,
 }
 
 /// Forgets what an earlier identity was told: a new one may be of another coordinator, whose epochs count from lower on.
@@ -40,17 +59,14 @@ impl Epoch {
     pub fn open(state: &Path) -> Self {
         let path = state.join(FILE);
         let read = read_checked(&path).map_err(|error| error.to_string()).and_then(|bytes| match bytes {
-            None => Ok((0, Vec::new())),
-            Some(bytes) => bytes
-                .split_first_chunk::<EPOCH_BYTES>()
-                .map(|(epoch, proof)| (u64::from_be_bytes(*epoch), proof.to_vec()))
-                .ok_or_else(|| "it has not 8 bytes".to_owned()),
+            None => Ok((0, Vec::new(), false)),
+            Some(bytes) => parse(&bytes).ok_or_else(|| "it holds no epoch".to_owned()),
         });
-        let (highest, proof) = read.unwrap_or_else(|error| {
+        let (highest, proof, bound) = read.unwrap_or_else(|error| {
             tracing::warn!(file = %path.display(), %error, "the highest epoch obeyed cannot be read; the next order counts as the first");
-            (0, Vec::new())
+            (0, Vec::new(), false)
         });
-        Self { path, highest, proof }
+        Self { path, highest, proof, bound }
     }
 
     /// The highest epoch obeyed; 0: none.
@@ -65,19 +81,43 @@ impl Epoch {
         &self.proof
     }
 
-    /// Whether an order of this epoch is obeyed. A higher one is on the disk before it is, with what proves it (empty:
-    /// nothing does).
-    pub fn admits(&mut self, epoch: u64, proof: &[u8]) -> bool {
+    /// Whether orders of this epoch were signed for one stream: one that is not is of before, sent again. A coordinator
+    /// that is older orders under a later epoch, for it was started later.
+    #[must_use]
+    pub fn is_bound(&self, epoch: u64) -> bool {
+        self.bound && epoch == self.highest
+    }
+
+    /// Whether an order of this epoch is obeyed. What is new about it is on the disk before it is.
+    pub fn admits(&mut self, under: Under<'_>) -> bool {
+        let Under { epoch, proof, bound } = under;
+        let higher = epoch > self.highest;
         let proven_now = epoch == self.highest && self.proof.is_empty() && !proof.is_empty();
-        if epoch > self.highest || proven_now {
+        let bound_now = epoch == self.highest && bound && !self.bound;
+        if higher || proven_now || bound_now {
             self.highest = epoch;
-            self.proof = proof.to_vec();
-            if let Err(error) = write_checked(&self.path, &[&epoch.to_be_bytes(), proof].concat()) {
+            self.bound = bound || (self.bound && !higher);
+            if higher || proven_now {
+                self.proof = proof.to_vec();
+            }
+            let mark: &[u8] = if self.bound { &[BOUND] } else { &[] };
+            if let Err(error) = write_checked(&self.path, &[&epoch.to_be_bytes(), self.proof.as_slice(), mark].concat())
+            {
                 tracing::warn!(file = %self.path.display(), %error, epoch, "the epoch is not kept on disk; after a restart an older one would be obeyed");
             }
         }
         epoch == self.highest
     }
+}
+
+/// The epoch, its proof, and whether its orders are signed for one stream.
+fn parse(bytes: &[u8]) -> Option<(u64, Vec<u8>, bool)> {
+    let (epoch, rest) = bytes.split_first_chunk::<EPOCH_BYTES>()?;
+    let (proof, bound) = match rest.split_last() {
+        Some((&BOUND, proof)) if proof.is_empty() || proof.len() == PROOF_BYTES => (proof, true),
+        Some(_) | None => (rest, false),
+    };
+    Some((u64::from_be_bytes(*epoch), proof.to_vec(), bound))
 }
 
 #[cfg(test)]
@@ -87,14 +127,16 @@ mod tests {
     #[test]
     fn a_lower_epoch_is_not_admitted_after_a_restart_either() {
         let state = tempfile::tempdir().unwrap();
+        let under = |epoch, proof| Under { epoch, proof, bound: false };
         let mut epoch = Epoch::open(state.path());
-        assert_eq!([2, 2, 1, 3, 2].map(|one| epoch.admits(one, &[])), [true, true, false, true, false]);
+        assert_eq!([2, 2, 1, 3, 2].map(|one| epoch.admits(under(one, b""))), [true, true, false, true, false]);
         let mut again = Epoch::open(state.path());
         assert_eq!(again.highest(), 3);
-        assert!(again.proof().is_empty() && !again.admits(2, b"two"));
-        assert!(again.admits(3, b"three") && again.admits(3, b""));
-        assert_eq!(Epoch::open(state.path()).proof(), b"three", "a proof that comes later is kept");
-        assert!(again.admits(1 << 32, b""));
+        let (two, three) = (&[2; PROOF_BYTES], &[3; PROOF_BYTES]);
+        assert!(again.proof().is_empty() && !again.admits(under(2, two)));
+        assert!(again.admits(under(3, three)) && again.admits(under(3, b"")));
+        assert_eq!(Epoch::open(state.path()).proof(), three, "a proof that comes later is kept");
+        assert!(again.admits(under(1 << 32, b"")));
         assert!(Epoch::open(state.path()).proof().is_empty(), "that of a lower epoch proves nothing of this one");
         std::fs::write(state.path().join(FILE), "rubbish").unwrap();
         assert_eq!(Epoch::open(state.path()).highest(), 0);
@@ -104,5 +146,21 @@ mod tests {
         forget(state.path());
         forget(state.path());
         assert_eq!(Epoch::open(state.path()).highest(), 0);
+    }
+
+    #[test]
+    fn an_epoch_whose_orders_are_for_one_stream_stays_so_and_the_next_begins_anew() {
+        let state = tempfile::tempdir().unwrap();
+        let again = || Epoch::open(state.path());
+        // A proof may end as the mark does.
+        for (epoch, proof) in [(1, &[][..]), (2, &[BOUND; PROOF_BYTES][..])] {
+            let under = |bound, proof| Under { epoch, proof, bound };
+            assert!(again().admits(under(false, proof)));
+            assert!(!again().is_bound(epoch) && again().proof() == proof);
+            assert!(again().admits(under(true, proof)));
+            assert!(again().admits(under(false, b"")), "what is known of it stays");
+            assert!(again().is_bound(epoch) && again().proof() == proof);
+            assert!(!again().is_bound(epoch + 1));
+        }
     }
 }

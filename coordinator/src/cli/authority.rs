@@ -102,6 +102,10 @@ pub async fn run(command: AuthorityCommand, global: &Global) -> Result<(), Failu
     }
 }
 
+/// What no count can know.
+const NOT_COUNTED: &str =
+    "Not counted: identities made with  parallax vantage issue  whose agents have not connected yet.\n";
+
 /// Those of the operator's are replaced by the operator: in the files.
 fn built_in(config: &ConfigFile) -> Result<(), Failure> {
     match config.load()?.identity.authority {
@@ -152,9 +156,10 @@ async fn list(one: &List, global: &Global) -> Result<(), Failure> {
     }
     if by_hand > 0 {
         out.push_str(&format!(
-            "{by_hand} vantages use an identity made by hand, whose authority is not recorded: look before you retire one\n"
+            "{by_hand} vantages use an identity made by hand, and it is not known of which authority: look before you retire one\n"
         ));
     }
+    out.push_str(NOT_COUNTED);
     out.push_str(&signers.text);
     print(&out)
 }
@@ -187,6 +192,12 @@ async fn retire(one: &Retire, global: &Global) -> Result<(), Failure> {
     let counts = certificate::vantages_by_authority(&mut connection).await.map_err(failed)?;
     let of_it = |authority: &Option<[u8; 32]>| authority.is_some_and(|one| hex(&one).starts_with(&wanted));
     let left: i64 = counts.iter().filter(|(authority, _)| of_it(authority)).map(|(_, count)| count).sum();
+    let unknown = counts.get(&None).copied().unwrap_or(0);
+    if unknown > 0 && !one.force {
+        return Err(Failure::new(Exit::Refused, format!("{unknown} vantages may need this authority"))
+            .why("they use an identity made by hand, and it is not known of which authority")
+            .fix("have them join with a token (parallax token create NAME), or --force"));
+    }
     if left > 0 && !one.force {
         return Err(Failure::new(Exit::Refused, format!("{left} vantages need this authority"))
             .why("their latest certificate is of it and holds, or ended within 90 days and can still be renewed; their agents would be locked out")
@@ -200,6 +211,7 @@ async fn retire(one: &Retire, global: &Global) -> Result<(), Failure> {
         return print_json(&json!({ "schema": 1, "fingerprint": fingerprint, "retired": true }));
     }
     print(&format!(
-        "retired authority {fingerprint}; its key is destroyed. With several coordinators: copy the folder again.\n"
+        "retired authority {fingerprint}; its key is destroyed. With several coordinators: copy the folder again.\n\
+         {NOT_COUNTED}"
     ))
 }

@@ -99,7 +99,12 @@ fn issue(one: &Issue, global: &Global) -> Result<(), Failure> {
         let folder = one.out.display().to_string();
         return print_json(&json!({ "schema": 1, "vantage": name, "folder": folder, "not_after": not_after }));
     }
-    print(&format!("issued {name} into {}, valid until {not_after}\n", one.out.display()))
+    print(&format!(
+        "issued {name} into {}, valid until {not_after}\n\
+         Until its agent has connected, no coordinator knows of this certificate: `parallax authority retire` does not \
+         count it.\n",
+        one.out.display()
+    ))
 }
 
 fn parse(name: &str) -> Result<VantageName, Failure> {

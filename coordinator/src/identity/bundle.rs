@@ -132,6 +132,21 @@ impl Bundle {
         &self.able
     }
 
+    /// SHA-256 of the key of the authority that vouches for a client's certificates, the client's own first, which TLS has
+    /// checked. `None`: it cannot be told.
+    #[must_use]
+    pub fn vouching(&self, chain: &[CertificateDer<'_>]) -> Option<[u8; 32]> {
+        if let ([only], []) = (self.able.as_slice(), self.others.as_slice()) {
+            return Some(only.key_sha256);
+        }
+        let (_, last) = x509_parser::parse_x509_certificate(chain.last()?).ok()?;
+        self.trusted().find_map(|authority| {
+            let (_, authority) = x509_parser::parse_x509_certificate(authority).ok()?;
+            let key = authority.public_key();
+            last.verify_signature(Some(key)).is_ok().then(|| sha256(key.raw))
+        })
+    }
+
     /// Every certificate to trust, the issuing one's first.
     pub fn trusted(&self) -> impl Iterator<Item = &CertificateDer<'static>> {
         self.able.iter().map(Authority::certificate).chain(&self.others)

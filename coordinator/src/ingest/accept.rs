@@ -1,5 +1,6 @@
 //! Accepts agents: TCP, the TLS handshake with a limit, and who it is. An agent without a certificate may
-//! only enrol, and gets a place of few for a short time; one with a certificate has as long for its greeting.
+//! only enrol, and gets a place of few for a short time; one with a certificate has as long for its greeting, and for
+//! another stream after one that ended.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +21,7 @@ use tonic::transport::server::Connected;
 use super::handshakes::{Arriving, Handshakes};
 use super::source::{FromOne, Sources};
 use super::tls;
-use crate::identity::keeper::Keeper;
+use crate::identity::keeper::{Held, Keeper};
 use crate::store::certificate::Presented;
 
 /// Pause after a failed accept (no file descriptors left), so that the loop does not spin.
@@ -38,7 +39,9 @@ const STRANGER_LIFE: Duration = Duration::from_secs(30);
 /// Longest time for which a connection that has not greeted keeps a place: an agent gives up after as long.
 const GREETING_MAX: Duration = Duration::from_secs(10);
 
-/// Life of a connection with a certificate whose stream never greets: a certificate alone is no reason to stay.
+/// Life of a connection with a certificate whose stream never greets, and of one after its last stream has ended: a
+/// certificate alone is no reason to stay. It is looked at when something is read, and the answers to HTTP/2 pings are
+/// what is read from one that has nothing to say.
 const UNSETTLED_LIFE: Duration = Duration::from_secs(30);
 
 /// Between two lines of the log about connections that were closed.
@@ -60,7 +63,7 @@ pub struct Peer {
 pub struct Connection {
     stream: TlsStream<TcpStream>,
     pub(super) peer: Peer,
-    /// When it ends; none from its greeting on.
+    /// When it ends; none while a stream of it has greeted.
     end: Option<Pin<Box<Sleep>>>,
     /// Of one without a certificate.
     _place: Option<Place>,
@@ -125,13 +128,13 @@ pub async fn run(
                 continue;
             }
         };
-        let tls = TlsAcceptor::from(Arc::clone(&keeper.held().tls));
+        let held = keeper.held();
         let (sender, strangers) = (sender.clone(), strangers.clone());
         tokio::spawn(async move {
             // Boxed: a handshake's state must not stay for as long as its place is kept.
             let connection = Box::pin(async {
                 tokio::select! {
-                    connection = handshake(&tls, stream, remote, &strangers) => connection,
+                    connection = handshake(&held, stream, remote, &strangers) => connection,
                     () = leave.overdue() => Err("no TLS handshake in time".to_owned()),
                 }
             })
@@ -157,20 +160,23 @@ pub async fn run(
 }
 
 pub(super) async fn handshake(
-    tls: &TlsAcceptor,
+    held: &Held,
     stream: TcpStream,
     remote: SocketAddr,
     strangers: &Strangers,
 ) -> Result<Connection, String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let tls = TlsAcceptor::from(Arc::clone(&held.tls));
     let stream = tls.accept(stream).await.map_err(|error| format!("TLS: {error}"))?;
     let (_, connection) = stream.get_ref();
-    let Some(certificate) = connection.peer_certificates().and_then(|chain| chain.first()) else {
+    let chain = connection.peer_certificates().unwrap_or_default();
+    let Some(certificate) = chain.first() else {
         let place = strangers.enter(remote.ip())?;
         let peer = Peer { certificate: None, remote, arriving: None };
         return Ok(Connection { stream, peer, end: end_after(STRANGER_LIFE), _place: Some(place) });
     };
-    let presented = tls::presented(certificate).map_err(|why| format!("client certificate: {why}"))?;
+    let mut presented = tls::presented(certificate).map_err(|why| format!("client certificate: {why}"))?;
+    presented.authority_sha256 = held.bundle.vouching(chain);
     let peer = Peer { certificate: Some(presented), remote, arriving: None };
     Ok(Connection { stream, peer, end: end_after(UNSETTLED_LIFE), _place: None })
 }
@@ -201,8 +207,10 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.peer.arriving.as_ref().is_some_and(Arriving::has_settled) {
+        if self.peer.arriving.as_ref().is_some_and(Arriving::is_settled) {
             self.end = None;
+        } else if self.end.is_none() {
+            self.end = end_after(UNSETTLED_LIFE);
         }
         if let Some(end) = &mut self.end
             && end.as_mut().poll(context).is_ready()

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,18 @@ pub struct Arriving(Arc<Way>);
 
 struct Way {
     leave: Mutex<Option<Leave>>,
-    settled: AtomicBool,
+    /// Streams that have greeted and not ended.
+    settled: AtomicUsize,
+}
+
+/// A stream that has greeted; its connection may stay until this is dropped.
+#[derive(Debug)]
+pub struct Settled(Arriving);
+
+impl Drop for Settled {
+    fn drop(&mut self) {
+        self.0.0.settled.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl std::fmt::Debug for Arriving {
@@ -95,13 +106,15 @@ impl std::fmt::Debug for Arriving {
 
 impl Arriving {
     pub(super) fn new(leave: Leave) -> Self {
-        Self(Arc::new(Way { leave: Mutex::new(Some(leave)), settled: AtomicBool::new(false) }))
+        Self(Arc::new(Way { leave: Mutex::new(Some(leave)), settled: AtomicUsize::new(0) }))
     }
 
-    /// Its stream has greeted: it may stay, and another may come in.
-    pub fn settled(&self) {
-        self.0.settled.store(true, Ordering::Release);
+    /// Its stream has greeted: it may stay as long as that lasts, and another may come in.
+    #[must_use]
+    pub fn settled(self) -> Settled {
+        self.0.settled.fetch_add(1, Ordering::AcqRel);
         self.give_way();
+        Settled(self)
     }
 
     /// It has gone, or takes too long: another may come in.
@@ -109,9 +122,9 @@ impl Arriving {
         self.0.leave.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Whether its stream has greeted.
-    pub(super) fn has_settled(&self) -> bool {
-        self.0.settled.load(Ordering::Acquire)
+    /// Whether a stream of it has greeted and not ended.
+    pub(super) fn is_settled(&self) -> bool {
+        self.0.settled.load(Ordering::Acquire) > 0
     }
 }
 

@@ -198,9 +198,7 @@ impl Session {
             Box::pin(self.send_assignment()).await?;
         }
         drop(config);
-        if let Some(arriving) = &self.arriving {
-            arriving.settled();
-        }
+        let _settled = self.arriving.take().map(Arriving::settled);
         Box::pin(self.send_first_trust()).await?;
         let mut under_way: Option<UnderWay> = None;
         let mut queue: VecDeque<Held> = VecDeque::new();

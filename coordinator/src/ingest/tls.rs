@@ -10,7 +10,7 @@ use crate::store::certificate::Presented;
 /// Longest serial number (RFC 5280, 4.1.2.2), in bytes.
 const SERIAL_BYTES_MAX: usize = 20;
 
-/// Reads a certificate that TLS has checked.
+/// Reads a certificate that TLS has checked, without who vouches for it.
 ///
 /// # Errors
 /// When it names no vantage, or several, or is none of an agent.
@@ -35,6 +35,7 @@ pub fn presented(certificate: &[u8]) -> Result<Presented, String> {
     Ok(Presented {
         serial: serial.to_vec(),
         key_sha256: sha256(certificate.public_key().raw),
+        authority_sha256: None,
         name,
         not_before: certificate.validity().not_before.to_datetime(),
         not_after: certificate.validity().not_after.to_datetime(),

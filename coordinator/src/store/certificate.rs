@@ -21,6 +21,14 @@ const KEPT_FOR_DAYS: i32 = LATE_DAYS_MAX + 1;
 /// Rows forgotten in one statement: a few milliseconds.
 pub const FORGOTTEN_MAX: i64 = 1000;
 
+/// Certificates remembered of one key, the latest: whoever has it may ask again and again, each row stays for months, and
+/// one is enough to know whose the key is.
+const OF_ONE_KEY_MAX: i64 = 3;
+
+/// Renewals over a stream within an hour for one vantage, each for a fresh key: an hour's certificate needs two, and an
+/// agent that cannot keep what it gets asks less and less often.
+pub const RENEWALS_AN_HOUR_MAX: i64 = 12;
+
 /// A clock that is slow by this much may have written the beginning of a certificate's validity: those made by
 /// this program begin this much before they were made. Seconds.
 const BACKDATED_S: f64 = 600.0;
@@ -71,7 +79,7 @@ pub struct NewCertificate<'a> {
     pub token: Option<i64>,
 }
 
-/// Records it.
+/// Records it, and forgets what is too much of its key. What was revoked stays.
 ///
 /// # Errors
 /// When the database refuses.
@@ -91,9 +99,34 @@ pub async fn record(connection: &mut PgConnection, new: NewCertificate<'_>) -> R
         new.remote,
         new.token
     )
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query!(
+        "delete from agent_certificate where key_sha256 = $1 and serial in (
+             select serial from agent_certificate where key_sha256 = $1 and revoked_at is null
+             order by recorded_at desc, serial offset $2
+         )",
+        new.key_sha256.as_slice(),
+        OF_ONE_KEY_MAX
+    )
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// Whether a vantage has had as many renewals over a stream within the hour as it may.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn renewed_often(connection: &mut PgConnection, vantage: VantageId) -> Result<bool, StoreError> {
+    // Those of the last hour have not ended: the index knows the end.
+    let renewals = sqlx::query_scalar!(
+        r#"select count(*) as "renewals!" from agent_certificate
+           where vantage_id = $1 and how = 'renewal' and not_after > clock_timestamp()
+             and recorded_at > clock_timestamp() - interval '1 hour'"#,
+        vantage.0
+    );
+    Ok(renewals.fetch_one(connection).await? >= RENEWALS_AN_HOUR_MAX)
 }
 
 /// What stands against a new certificate.
@@ -143,6 +176,8 @@ pub struct Presented {
     pub serial: Vec<u8>,
     /// SHA-256 of its public key.
     pub key_sha256: [u8; 32],
+    /// SHA-256 of the public key of the authority that vouches for it, where that is known.
+    pub authority_sha256: Option<[u8; 32]>,
     /// Vantage it names: the one it was issued for, which may have another name by now.
     pub name: VantageName,
     /// Valid from.
@@ -181,11 +216,13 @@ pub async fn holder(
         return Ok(Some(Holder { vantage: row, key_revoked: true }));
     }
     let written = sqlx::query!(
-        "insert into agent_certificate (serial, vantage_id, key_sha256, how, not_before, not_after, coordinator, remote)
-         values ($1, $2, $3, 'by_hand', $4, $5, $6, $7) on conflict do nothing",
+        "insert into agent_certificate (serial, vantage_id, key_sha256, authority_sha256, how, not_before, not_after,
+                                        coordinator, remote)
+         values ($1, $2, $3, $4, 'by_hand', $5, $6, $7, $8) on conflict do nothing",
         presented.serial,
         row.id.0,
         presented.key_sha256.as_slice(),
+        presented.authority_sha256.as_ref().map(<[u8; 32]>::as_slice),
         presented.not_before,
         presented.not_after,
         coordinator,
@@ -263,7 +300,8 @@ pub async fn revoked_keys(connection: &mut PgConnection) -> Result<BTreeSet<[u8;
 }
 
 /// How many vantages hold a certificate of each authority that they may still use or renew: of each the latest.
-/// Under `None` those whose authority was not recorded, since they were made by hand.
+/// Under `None` those made by hand whose authority could not be told. What was made by hand and never shown is not
+/// counted.
 ///
 /// # Errors
 /// When the database refuses.

@@ -7,6 +7,7 @@ use parallax_proto::v1::coordinator_message::Message;
 use parallax_proto::v1::{self, agent_message, order};
 
 use super::{Stream, message};
+use crate::assignment::epoch::Under;
 use crate::assignment::kept::Taken;
 use crate::identity::signers::{self, NotObeyed};
 use crate::identity::trusted::Trusted;
@@ -80,7 +81,8 @@ impl Stream<'_> {
                 return Err(NotObeyed::Replayed);
             }
             let proof = signers::proof(&signed, order.epoch, &self.credentials.signers);
-            match self.uplink.epoch.admits(order.epoch, &proof) {
+            let under = Under { epoch: order.epoch, proof: &proof, bound: !order.nonce.is_empty() };
+            match self.uplink.epoch.admits(under) {
                 true => Ok(order),
                 false => Err(NotObeyed::Epoch),
             }
@@ -100,10 +102,10 @@ impl Stream<'_> {
     }
 
     /// Whether an order is for this stream and new on it. A coordinator of before signs for no stream in particular; one
-    /// that has signed for this one goes on so.
+    /// that has signed for this one, or for another one under this epoch, goes on so.
     fn is_fresh(&mut self, order: &v1::Order) -> bool {
         if order.nonce.is_empty() {
-            return self.ordered == 0;
+            return self.ordered == 0 && !self.uplink.epoch.is_bound(order.epoch);
         }
         let fresh = order.nonce == self.nonce && order.number > self.ordered;
         if fresh {

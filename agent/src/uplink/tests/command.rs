@@ -204,12 +204,22 @@ async fn an_order_works_once_and_on_its_own_stream_alone() {
     agent.stop().await;
     drop(session);
     // What it was told it can prove from now on, and each stream has its own word.
-    let agent = knowing(state.path(), &authority, &rig, &hand);
-    let session = self::session(&mut rig).await;
+    let mut agent = knowing(state.path(), &authority, &rig, &hand);
+    let mut session = self::session(&mut rig).await;
     let proof = hand.sign(HERE, 1, Order::Trust(v1::Trust::default())).epoch_proof;
     assert_eq!((session.hello.epoch, &session.hello.epoch_proof), (1, &proof));
     assert_ne!(session.hello.nonce, nonce);
+    // Also a stream on which nothing was signed for it yet takes nothing old of this epoch; a coordinator that is older
+    // was started later, and orders under the next.
+    session.say(Signed(hand.sign(HERE, 1, Order::Task(task(6))))).await;
     session.say(ordered(&session.hello.nonce, 1, Order::Assignment(of_version(3)))).await;
+    settled(&mut session, &agent).await;
+    assert_eq!(agent.status.snapshot().not_obeyed, 2, "it, and the one that settles");
+    drop(session);
+    let session = self::session(&mut rig).await;
+    session.say(Signed(hand.sign(HERE, 2, Order::Task(task(7))))).await;
+    let obeyed = tokio::time::timeout(Duration::from_secs(20), agent.tasks.recv()).await.unwrap().unwrap();
+    assert_eq!(obeyed.id, 7);
     drop(session);
     agent.stop().await;
 }

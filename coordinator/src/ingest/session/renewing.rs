@@ -11,10 +11,13 @@ use tonic::Status;
 use super::Session;
 use super::down::SEND_WITHIN;
 use crate::clock::monotonic;
+use crate::identity::keeper::Keeper;
 use crate::identity::request::AgentKey;
 use crate::ingest::admission::unavailable;
 use crate::ingest::enrolment::{self, For};
-use crate::store::certificate::How;
+use crate::state::App;
+use crate::store;
+use crate::store::certificate::{self, How, RENEWALS_AN_HOUR_MAX};
 
 /// Shortest time between two renewals of one stream: each costs a signature and a row for months, and the shortest
 /// life of a certificate is an hour.
@@ -69,13 +72,15 @@ impl Session {
         let (id, name, remote, by) = (self.id, self.vantage.clone(), self.remote.ip(), self.presented.key_sha256);
         tokio::spawn(async move {
             let whom = For { vantage: id, name: &name, how: How::Renewal, token: None, remote, by_sha256: &by };
-            let answer = match enrolment::issue_alone(&app, &keeper.held(), &key, whom).await {
-                Ok(Ok(identity)) => {
+            let answer = match issue(&app, &keeper, &key, whom).await {
+                Ok(identity) => {
                     tracing::info!(vantage = %name, "certificate renewed");
                     v1::Renewed { answer: Some(v1::renewed::Answer::Identity(identity)) }
                 }
-                Ok(Err(against)) => refused(enrolment::against_key(against, &name).message()),
-                Err(error) => refused(unavailable(&error).message()),
+                Err(why) => {
+                    tracing::warn!(vantage = %name, why, "a renewal is refused");
+                    refused(&why)
+                }
             };
             drop(on_its_way);
             let message = v1::CoordinatorMessage { message: Some(ToAgent::Renewed(answer)) };
@@ -84,6 +89,16 @@ impl Session {
         });
         Ok(())
     }
+}
+
+async fn issue(app: &App, keeper: &Keeper, key: &AgentKey, whom: For<'_>) -> Result<v1::Identity, String> {
+    let away = |error| unavailable(&error).message().to_owned();
+    let often = async { certificate::renewed_often(&mut *app.pool.acquire().await?, whom.vantage).await };
+    if store::word(often).await.map_err(away)? {
+        return Err(format!("{} was renewed {RENEWALS_AN_HOUR_MAX} times within an hour; try again later", whom.name));
+    }
+    let issued = enrolment::issue_alone(app, &keeper.held(), key, whom).await.map_err(away)?;
+    issued.map_err(|against| enrolment::against_key(against, whom.name).message().to_owned())
 }
 
 fn refused(why: &str) -> v1::Renewed {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsConnector;
 
 use super::*;
 use crate::ingest::accept::{Connection, Strangers, handshake};
@@ -32,16 +32,17 @@ impl Gate {
         let config = client_config(certified.then_some(folder.as_path()), &folder);
         let tcp = TcpStream::connect(self.listener.local_addr().unwrap()).await.unwrap();
         let (accepted, remote): (TcpStream, SocketAddr) = self.listener.accept().await.unwrap();
-        let tls = TlsAcceptor::from(Arc::clone(&self.keeper.held().tls));
+        let held = self.keeper.held();
         let connector = TlsConnector::from(config);
         let name = ServerName::try_from(SERVER_NAME).unwrap();
-        let (client, server) = tokio::join!(connector.connect(name, tcp), handshake(&tls, accepted, remote, strangers));
+        let (client, server) =
+            tokio::join!(connector.connect(name, tcp), handshake(&held, accepted, remote, strangers));
         (client.unwrap(), server)
     }
 }
 
 #[tokio::test]
-async fn a_certificate_alone_keeps_no_connection_open_and_a_greeting_does() {
+async fn a_certificate_alone_keeps_no_connection_open_and_a_stream_does() {
     let (gate, strangers) = (Gate::open().await, Strangers::default());
     let (mut handshakes, mut byte) = (Handshakes::default(), [0; 1]);
     let hour = Duration::from_secs(3600);
@@ -51,12 +52,9 @@ async fn a_certificate_alone_keeps_no_connection_open_and_a_greeting_does() {
         handshakes.push((), [127, 0, 0, 1].into());
         let arriving = Arriving::new(handshakes.next().await.1);
         server.peer.arriving = Some(arriving.clone());
-        if settles {
-            arriving.settled();
-        } else {
-            // A place is given up long before.
-            arriving.give_way();
-        }
+        let settled = settles.then(|| arriving.clone().settled());
+        // A place is given up long before.
+        arriving.give_way();
         tokio::time::pause();
         let read = tokio::time::timeout(hour, server.read(&mut byte)).await;
         tokio::time::resume();
@@ -66,9 +64,60 @@ async fn a_certificate_alone_keeps_no_connection_open_and_a_greeting_does() {
                 assert!(read.is_err(), "{read:?}");
                 client.write_all(b"x").await.unwrap();
                 assert_eq!(server.read(&mut byte).await.unwrap(), 1);
+                drop(settled);
+                tokio::time::pause();
+                let read = tokio::time::timeout(hour, server.read(&mut byte)).await;
+                tokio::time::resume();
+                assert_eq!(read.unwrap().unwrap_err().kind(), std::io::ErrorKind::TimedOut, "its stream has ended");
             }
         }
     }
+}
+
+/// The clock is moved in steps, and real time goes by between them for what is on its way.
+#[tokio::test]
+async fn a_connection_that_is_open_without_a_stream_is_closed() {
+    let mut world = world().await;
+    let (listener, coordinator) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), world.address);
+    world.address = listener.local_addr().unwrap();
+    let path = tokio::spawn(async move {
+        let (mut agent, _) = listener.accept().await.unwrap();
+        let mut coordinator = TcpStream::connect(coordinator).await.unwrap();
+        tokio::io::copy_bidirectional(&mut agent, &mut coordinator).await
+    });
+    let folder = world.identity("de-fra");
+    let channel = world.channel(client_config(Some(&folder), &folder)).await.unwrap();
+    let (up, messages) = mpsc::channel(64);
+    let response = ProbeClient::new(channel.clone()).session(ReceiverStream::new(messages)).await.unwrap();
+    let mut agent = Agent { up, down: response.into_inner() };
+    agent.hello(1, BOOT).await;
+    agent.next().await.unwrap();
+    // A blocking task keeps the paused clock from moving by itself.
+    let (held, hold) = std::sync::mpsc::channel::<()>();
+    let still = tokio::task::spawn_blocking(move || hold.recv());
+    tokio::time::pause();
+    let ten_seconds = || async {
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let (_never, real) = std::sync::mpsc::channel::<()>();
+        let real = tokio::task::spawn_blocking(move || real.recv_timeout(Duration::from_millis(300)));
+        real.await.unwrap().unwrap_err();
+    };
+    for _ in 0..6 {
+        ten_seconds().await;
+    }
+    assert!(!path.is_finished(), "closed beside a stream that lives");
+    drop(agent);
+    // An agent may open another stream on it.
+    ten_seconds().await;
+    assert!(!path.is_finished(), "closed at once");
+    for _ in 0..6 {
+        ten_seconds().await;
+    }
+    assert!(path.is_finished(), "it answers pings and has no stream, and stays");
+    tokio::time::resume();
+    drop(held);
+    still.await.unwrap().unwrap_err();
+    drop(channel);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use crate::identity::request::sha256;
 use crate::identity::signer;
 use crate::ingest::order;
 use crate::store;
+use crate::store::certificate;
 use crate::store::vantage::{self, change};
 
 #[tokio::test]
@@ -211,6 +212,7 @@ async fn while_an_authority_is_replaced_both_are_trusted_and_agents_are_told() {
     let signer = old.identity().trust.clone().unwrap().signers[0].clone();
     let mut agent = world.stream(&old.folder(&world)).await.unwrap();
     agent.begin(&signer).await;
+    let by_hand = world.identity("wan-gw");
     bundle::rotate(world.state.path(), clock::wall()).unwrap();
     assert!(world.keeper.refresh(&Identity::default(), clock::wall()));
     assert!(!world.keeper.refresh(&Identity::default(), clock::wall()), "once");
@@ -228,9 +230,13 @@ async fn while_an_authority_is_replaced_both_are_trusted_and_agents_are_told() {
         trusted.unwrap()
     };
     assert_eq!((issuer(&new), issuer(&old)), (0, 1));
-    for joined in [&old, &new] {
-        world.stream(&joined.folder(&world)).await.unwrap().next().await.unwrap();
+    for folder in [old.folder(&world), new.folder(&world), by_hand] {
+        world.stream(&folder).await.unwrap().next().await.unwrap();
     }
+    let mut connection = world.app.pool.acquire().await.unwrap();
+    let counts = certificate::vantages_by_authority(&mut connection).await.unwrap();
+    let counted = |place: usize| counts.get(&Some(sha256_of(&trust.authorities[place]))).copied();
+    assert_eq!((counted(0), counted(1), counts.len()), (Some(1), Some(2), 2), "{counts:?}");
     // Whoever was away knows the old one alone: what it renews late is vouched for by that one.
     let late = world.late(&old.key).await.unwrap();
     assert_eq!(issuer(&Joined { key: KeyPair::generate().unwrap(), reply: late }), 1);

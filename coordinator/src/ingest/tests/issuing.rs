@@ -7,6 +7,7 @@ use tonic::Code;
 
 use super::enrolment::{SECRET, request, word};
 use super::*;
+use crate::hex::hex;
 use crate::identity::request::AgentKey;
 use crate::ingest::enrolment::{For, issue as issue_for};
 use crate::store::certificate::{self, How, Presented};
@@ -120,11 +121,57 @@ async fn a_revoked_key_does_not_come_back_with_its_old_token_when_it_is_forgotte
     let mut connection = world.app.pool.acquire().await.unwrap();
     let revoked = "update agent_certificate set revoked_at = now(), not_after = now() - interval '100 days'";
     sqlx::query(revoked).execute(&mut *connection).await.unwrap();
-    assert_eq!(certificate::prune(&mut connection).await.unwrap(), 4);
+    assert_eq!(certificate::prune(&mut connection).await.unwrap(), 3);
     let status = world.join(&SECRET, &joined.key).await.unwrap_err();
     assert_eq!((status.code(), word(&status)), (Code::PermissionDenied, "renewal_too_late"));
     // Where no address belongs.
     assert_eq!(world.count("select count(*) from audit where detail::text like '%127.0.0.1%'").await, 0);
+}
+
+#[tokio::test]
+async fn a_key_that_asks_again_and_again_leaves_three_rows_and_all_its_certificates_hold() {
+    let world = world().await;
+    let joined = world.joined("de-fra", SECRET).await;
+    for _ in 0..3 {
+        world.join(&SECRET, &joined.key).await.unwrap();
+        world.late(&joined.key).await.unwrap();
+    }
+    assert_eq!(world.count("select count(*) from agent_certificate").await, 3);
+    // Its first certificate, which is not remembered any more: the key is.
+    let folder = joined.folder(&world);
+    world.stream(&folder).await.unwrap().next().await.unwrap();
+    assert_eq!(world.count("select count(*) from agent_certificate").await, 3);
+    let id = world.id("de-fra").await;
+    let key = hex(&agent_key(&joined.key).sha256);
+    let mut connection = world.app.pool.acquire().await.unwrap();
+    assert_eq!(change::revoke_key(&mut connection, id, &key).await.unwrap(), 3);
+    assert_eq!(word(&world.refused(&folder).await), "vantage_revoked");
+}
+
+#[tokio::test]
+async fn a_vantage_is_renewed_to_so_many_keys_an_hour_also_over_many_streams() {
+    let world = world().await;
+    let joined = world.joined("de-fra", SECRET).await;
+    let signer = joined.identity().trust.clone().unwrap().signers[0].clone();
+    let ask = || FromAgent::Renewal(v1::Renewal { request: request(&KeyPair::generate().unwrap()) });
+    let mut refused = None;
+    for _ in 0..certificate::RENEWALS_AN_HOUR_MAX + 1 {
+        // One of its own each time: one stream alone may not ask as fast.
+        let mut agent = world.stream(&joined.folder(&world)).await.unwrap();
+        agent.begin(&signer).await;
+        agent.send(ask()).await;
+        let ToAgent::Renewed(v1::Renewed { answer: Some(answer) }) = agent.next().await.unwrap() else {
+            panic!("no answer")
+        };
+        assert!(refused.is_none(), "{refused:?}");
+        if let v1::renewed::Answer::Refused(why) = answer {
+            refused = Some(why);
+        }
+    }
+    assert!(refused.is_some_and(|why| why.contains("12 times within an hour")));
+    assert_eq!(world.unrevoked().await, 1 + certificate::RENEWALS_AN_HOUR_MAX);
+    // Who is set up anew is not held up by it.
+    world.joined("de-fra", [8; 32]).await;
 }
 
 #[tokio::test]
@@ -150,6 +197,7 @@ async fn two_certificates_of_one_serial_number_are_two_keys() {
         // As a tool counts that the operator uses beside this one.
         serial: vec![1],
         key_sha256: [key; 32],
+        authority_sha256: None,
         name: "de-fra".parse().unwrap(),
         not_before: clock::wall(),
         not_after: clock::wall() + Duration::from_secs(3600),
