@@ -29,6 +29,7 @@ use self::controls::Controls;
 
 mod controls;
 mod subjects;
+mod turn;
 
 /// Longest a round of one subject may take, whatever its deadlines say: a guard against doubled rounds
 /// must not become a ban on all later ones.

@@ -10,11 +10,11 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parallax_decide::names::ADDRESSES_MAX;
 use parallax_decide::observation::{Family, MissedReason, Outcome, Says};
-use tokio::task::yield_now;
 use tokio::time::{sleep, sleep_until};
 
 use super::Rounds;
 use super::controls::Families;
+use super::turn::turn;
 use crate::assignment::{Assignment, Canary, Node, Resolver, Transport};
 use crate::burst::Subject;
 use crate::clock::{self, Instant};
@@ -101,13 +101,13 @@ impl Rounds {
             let ended = tokio::select! {
                 biased;
                 ended = work.next() => ended,
-                () = yield_now(), if unbegun > 0 => continue,
+                () = turn(), if unbegun > 0 => continue,
             };
             let Some(ended) = ended else { break };
             // Many that were asked at the same moment hang to the same moment.
             ends += 1;
             if ends % TURN == 0 {
-                yield_now().await;
+                turn().await;
             }
             let Some(resolved) = ended else { continue };
             if resolved.fact.outcome == Outcome::RateLimited {
