@@ -21,8 +21,10 @@ use crate::measured::CertificateHash;
 use crate::probe::remark::{date, harmless};
 use crate::probe::trouble::{Trouble, trouble};
 use judge::Judge;
+use paced::Pace;
 
 pub mod judge;
+mod paced;
 
 /// Most names of a foreign certificate that are told, and the longest of each in characters.
 const NAMES_TOLD_MAX: usize = 3;
@@ -43,6 +45,8 @@ pub struct Trust {
     pub doh_http2: Arc<ClientConfig>,
     /// Judges certificates in all of them.
     judge: Arc<Judge>,
+    /// Keeps many handshakes at the same moment from delaying everything else.
+    pace: Pace,
 }
 
 /// How a handshake ended, and what was seen of the peer.
@@ -123,6 +127,7 @@ impl Trust {
             doh: make(&[b"h2", b"http/1.1"])?,
             doh_http2: make(&[b"h2"])?,
             judge,
+            pace: Pace::default(),
         })
     }
 
@@ -135,7 +140,7 @@ impl Trust {
         limit: Duration,
     ) -> Shaken {
         let judge = Arc::new(self.judge.again());
-        let shaken = timeout(limit, begun(judged(config, &judge), name, stream)).await;
+        let shaken = timeout(limit, begun(&self.pace, judged(config, &judge), name, stream)).await;
         let seen = judge.take_seen();
         let (stream, remark) = match shaken {
             Ok(Ok(stream)) => (Ok(Box::new(stream)), String::new()),
@@ -160,10 +165,12 @@ fn judged(config: &ClientConfig, judge: &Arc<Judge>) -> Arc<ClientConfig> {
 /// A handshake, which makes room for the peer's part only when that begins to come: the library would
 /// hold 4 KiB ready for it all the time that a peer hangs.
 async fn begun(
+    pace: &Pace,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     stream: TcpStream,
 ) -> io::Result<TlsStream<TcpStream>> {
+    pace.turn().await;
     let mut hello = Vec::new();
     let mut written = Ok(0);
     let begin = |session: &mut ClientConnection| written = session.write_tls(&mut hello);
@@ -177,6 +184,7 @@ async fn begun(
         stream.write_all(&hello).await?;
         drop(hello);
         stream.readable().await?;
+        pace.turn().await;
     }
     shaking.await
 }

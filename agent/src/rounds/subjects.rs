@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parallax_decide::names::ADDRESSES_MAX;
 use parallax_decide::observation::{Family, MissedReason, Outcome, Says};
+use tokio::task::yield_now;
 use tokio::time::{sleep, sleep_until};
 
 use super::Rounds;
@@ -104,10 +105,10 @@ impl Rounds {
                 () = turn(), if unbegun > 0 => continue,
             };
             let Some(ended) = ended else { break };
-            // Many that were asked at the same moment hang to the same moment.
+            // Many that were asked at the same moment hang to about the same moment: what is due by now has its turn.
             ends += 1;
             if ends % TURN == 0 {
-                turn().await;
+                yield_now().await;
             }
             let Some(resolved) = ended else { continue };
             if resolved.fact.outcome == Outcome::RateLimited {
