@@ -96,6 +96,7 @@ imports() {
     may_import agent 'decide driver proto'
     may_import coordinator 'decide driver proto'
     may_import eval 'decide'
+    may_import sim 'decide'
     return "$wrong"
 }
 

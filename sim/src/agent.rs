@@ -154,7 +154,9 @@ impl Agent {
     /// The fact of such a probe.
     pub(crate) fn connection(scenery: &Scenery, subject: Subject, outcome: Outcome) -> Option<Fact> {
         let (target, address) = match subject {
-            Subject::Node(node) => scenery.nodes.get(node).map(|(name, address)| (Target::Node(name.clone()), *address)),
+            Subject::Node(node) => {
+                scenery.nodes.get(node).map(|(name, address)| (Target::Node(name.clone()), *address))
+            }
             Subject::Host(node) => {
                 scenery.nodes.get(node).map(|(_, address)| (Target::Name(scenery.host.clone()), *address))
             }
@@ -174,7 +176,13 @@ impl Agent {
     }
 
     /// A round of the controls: each with its end.
-    pub(crate) fn controls(&mut self, truth: &mut Truth, scenery: &Scenery, begin: i64, purpose: Purpose) -> Vec<Measured> {
+    pub(crate) fn controls(
+        &mut self,
+        truth: &mut Truth,
+        scenery: &Scenery,
+        begin: i64,
+        purpose: Purpose,
+    ) -> Vec<Measured> {
         let mut results = Vec::new();
         for control in &scenery.controls {
             let (outcome, at) = self.connect(truth, scenery, Subject::Canary(usize::MAX), begin);
@@ -277,8 +285,7 @@ impl Agent {
             }
             None => !works || matches!(measured.fact, Fact::ControlCheck(_)),
         };
-        let lane =
-            if news || measured.purpose != Purpose::Scheduled { &mut self.urgent } else { &mut self.routine };
+        let lane = if news || measured.purpose != Purpose::Scheduled { &mut self.urgent } else { &mut self.routine };
         if lane.len() < SPOOL_MAX {
             lane.push_back(measured);
         }

@@ -105,7 +105,14 @@ impl Auditor {
 
     /// Looks at the state of the world as it is from `now` on. `stuck`: the budget of the open incident is spent. Returns
     /// when to look again even if nothing happens.
-    pub(crate) fn look(&mut self, scenery: &Scenery, faults: &[Fault], record: usize, stuck: bool, now: i64) -> Option<i64> {
+    pub(crate) fn look(
+        &mut self,
+        scenery: &Scenery,
+        faults: &[Fault],
+        record: usize,
+        stuck: bool,
+        now: i64,
+    ) -> Option<i64> {
         let on: Vec<Kind> = faults.iter().filter(|fault| fault.at(now)).map(|fault| fault.kind).collect();
         let world = World { scenery, on: &on };
         let owed = !stuck && world.failover_owed(record);
@@ -120,7 +127,10 @@ impl Auditor {
         let back = self.back.map(|owed| (owed, owed.since + self.bounds.back));
         if let Some((owed, _)) = failover.filter(|(owed, until)| !owed.late && *until <= now) {
             let name = scenery.nodes.get(record).map(|(name, _)| name.as_str()).unwrap_or_default();
-            let text = format!("missed hard fault: {name} serves and is dead since {}; the faults are {on:?}", clock(owed.since));
+            let text = format!(
+                "missed hard fault: {name} serves and is dead since {}; the faults are {on:?}",
+                clock(owed.since)
+            );
             self.violations.push((now, text));
             self.failover = Some(Owed { late: true, ..owed });
         }
@@ -148,7 +158,9 @@ impl Auditor {
         }
         let unheard = |vantage: usize| {
             let from = made.at - self.bounds.silence;
-            faults.iter().any(|fault| silences(fault.kind, scenery, vantage) && fault.from <= from && made.at < fault.to)
+            faults
+                .iter()
+                .any(|fault| silences(fault.kind, scenery, vantage) && fault.from <= from && made.at < fault.to)
         };
         if (0..scenery.vantages.len()).all(unheard) {
             self.violations.push((made.at, format!("changed the record while nobody could be heard: {made:?}")));
@@ -173,7 +185,8 @@ impl Auditor {
         if lately.iter().any(|fault| death(fault.kind, made.from).is_some()) {
             self.failovers += 1;
             if let Some(owed) = self.failover.filter(|owed| !owed.veiled) {
-                let onset = faults.iter().any(|fault| death(fault.kind, made.from).is_some() && fault.from == owed.since);
+                let onset =
+                    faults.iter().any(|fault| death(fault.kind, made.from).is_some() && fault.from == owed.since);
                 if onset {
                     self.detections.push(made.at - owed.since);
                 }
@@ -277,7 +290,8 @@ impl World<'_> {
     fn speakers(&self) -> impl Iterator<Item = usize> {
         let honest = |vantage: usize| {
             let lies = |kind: &Kind| matches!(kind, Kind::Liar { vantage: liar, .. } if *liar == vantage);
-            !self.on.iter().any(|kind| lies(kind) || silences(*kind, self.scenery, vantage)) && self.reaches(vantage, Goal::Others)
+            !self.on.iter().any(|kind| lies(kind) || silences(*kind, self.scenery, vantage))
+                && self.reaches(vantage, Goal::Others)
         };
         (0..self.scenery.vantages.len()).filter(move |vantage| honest(*vantage))
     }

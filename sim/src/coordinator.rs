@@ -6,21 +6,22 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use parallax_decide::change::Standing;
-use parallax_decide::finding::{self, Finding};
+use parallax_decide::finding::{self, Finding, Subject};
 use parallax_decide::fold::Fold;
 use parallax_decide::guard::{self, Facts, Refusal};
 use parallax_decide::incident::{Book, IncidentId, Open, Transition};
 use parallax_decide::judge::{self, Judgement};
 use parallax_decide::names::{Addresses, NodeName, ServiceName, VantageName};
 use parallax_decide::observation::{Fact, Observation, ObservationId, Says, Target};
-use parallax_decide::plan::{self, Decision, Plan, PlanId, PlanPurpose, PlanReason, PlanRecord, PlanStatus, Record, Situation};
+use parallax_decide::plan::{
+    self, Decision, Plan, PlanId, PlanPurpose, PlanReason, PlanRecord, PlanStatus, Record, Situation,
+};
 use parallax_decide::time::Timestamp;
 use parallax_decide::topology::{Mode, Policy};
-use parallax_decide::verdict::{AddressVerdict, NodeVerdict, VantageVerdict};
 use parallax_decide::verify::{self, Proof};
 use parallax_decide::wanted::{self, Asked};
 
-use crate::agent::{Measured, Subject};
+use crate::agent::{Measured, Subject as Tried};
 use crate::coordinator::due::Due;
 use crate::dice::Dice;
 use crate::scenery::Scenery;
@@ -57,7 +58,7 @@ const LOG_KEPT: Duration = Duration::from_secs(1500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// A vantage shall try an address so many times.
-    Try { vantage: usize, subject: Subject, repeat: u32, gap_ms: i64 },
+    Try { vantage: usize, subject: Tried, repeat: u32, gap_ms: i64 },
     /// A vantage shall ask its own resolver for the service and try what it says.
     Prove { vantage: usize },
     /// The record shall point to this node, if it points to the other one then; after so many ms.
@@ -98,6 +99,9 @@ pub(crate) struct Coordinator {
     read_at: Option<Timestamp>,
     reading: usize,
     due: Due,
+    /// No address fails and nothing is to be planned.
+    calm: bool,
+    /// And nothing is found either.
     quiet: bool,
     // What the store has.
     log: VecDeque<Observation>,
@@ -128,6 +132,7 @@ impl Coordinator {
             read_at: None,
             reading: 0,
             due: Due::default(),
+            calm: false,
             quiet: false,
             log: VecDeque::new(),
             last_id: 0,
@@ -153,11 +158,18 @@ impl Coordinator {
         self.book = Book::new(open);
         (self.listening_since, self.asked, self.due) = (now, Asked::default(), Due::default());
         (self.progress, self.outcomes, self.proofs_asked) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        (self.read_at, self.quiet) = (None, false);
+        (self.read_at, self.calm, self.quiet) = (None, false, false);
     }
 
     /// Stores what an agent delivered and folds it. True: it may change what is judged.
-    pub(crate) fn receive(&mut self, scenery: &Scenery, vantage: usize, measured: Measured, now: Timestamp, age_ms: i64) -> bool {
+    pub(crate) fn receive(
+        &mut self,
+        scenery: &Scenery,
+        vantage: usize,
+        measured: Measured,
+        now: Timestamp,
+        age_ms: i64,
+    ) -> bool {
         let Some(name) = scenery.vantages.get(vantage) else { return false };
         self.last_id += 1;
         let observation = Observation {
@@ -168,7 +180,7 @@ impl Coordinator {
             purpose: measured.purpose,
             fact: measured.fact,
         };
-        let news = !(self.quiet && self.as_before(&scenery.topology.policy, &observation));
+        let news = !(self.calm && self.as_before(&scenery.topology.policy, &observation));
         self.fold.apply(&scenery.topology, &observation);
         self.log.push_back(observation);
         while self.log.front().is_some_and(|first| now.since(first.received_at) > LOG_KEPT) {
@@ -177,8 +189,8 @@ impl Coordinator {
         news
     }
 
-    /// Whether an observation says what its subject said before, freshly: while nothing at all is wrong it changes no
-    /// verdict, only for how long the verdict holds.
+    /// Whether an observation says what its subject said before, freshly: while no address fails and nothing is to be planned
+    /// it changes no verdict, only for how long the verdict holds.
     fn as_before(&self, policy: &Policy, observation: &Observation) -> bool {
         let Some(state) = self.fold.vantage(&observation.vantage) else { return false };
         let fresh = |at: Timestamp, span| observation.received_at.since(at) <= span;
@@ -189,9 +201,10 @@ impl Coordinator {
                     run.successes > 0 && run.outcome == connection.outcome && fresh(run.at, policy.fresh_for)
                 })
             }
-            Fact::ControlCheck(check) => state.controls.get(&check.control).is_some_and(|known| {
-                known.outcome == check.outcome && fresh(known.at, policy.control_every * 5 / 2)
-            }),
+            Fact::ControlCheck(check) => state
+                .controls
+                .get(&check.control)
+                .is_some_and(|known| known.outcome == check.outcome && fresh(known.at, policy.control_every * 5 / 2)),
             Fact::Resolution(resolution) => {
                 let key = (resolution.name.clone(), resolution.resolver.clone(), resolution.family);
                 state.answers.get(&key).is_some_and(|known| {
@@ -227,7 +240,11 @@ impl Coordinator {
 
     /// By what time to judge: never before what it rests on.
     fn judged_at(&self, clock: Timestamp) -> Timestamp {
-        self.fold.vantages().filter_map(|(_, state)| state.last_report_at).max().map_or(clock, |newest| newest.max(clock))
+        self.fold
+            .vantages()
+            .filter_map(|(_, state)| state.last_report_at)
+            .max()
+            .map_or(clock, |newest| newest.max(clock))
     }
 
     /// One tick. `truly` is the true time, for the history.
@@ -260,7 +277,12 @@ impl Coordinator {
         let wants = !asks.is_empty();
         self.ask(scenery, asks, now, outside, &mut orders);
         self.plan(scenery, &judgement, record, truly);
-        self.quiet = findings.is_empty() && !wants && self.book.open().next().is_none() && all_well(&judgement);
+        let to_plan = |open: &Open| matches!(open.subject, Subject::Service { .. } | Subject::UnroutableAt { .. });
+        self.calm = !wants
+            && !self.book.open().any(to_plan)
+            && self.outcomes.is_empty()
+            && judgement.reach.values().all(|reach| reach.failures == 0);
+        self.quiet = self.calm && findings.is_empty() && self.book.open().next().is_none();
         orders
     }
 
@@ -322,7 +344,8 @@ impl Coordinator {
         let gap = policy.span_min / repeat.saturating_sub(1).max(1);
         for ask in self.asked.due(&scenery.topology, asks, now) {
             self.due.asked(now);
-            let Some((vantage, subject)) = linked(&ask.vantage).zip(subject_of(scenery, &ask.target, ask.address)) else {
+            let Some((vantage, subject)) = linked(&ask.vantage).zip(subject_of(scenery, &ask.target, ask.address))
+            else {
                 continue;
             };
             orders.push(Order::Try { vantage, subject, repeat, gap_ms: millis(gap) });
@@ -525,16 +548,23 @@ impl Coordinator {
             self.of_open().filter(|record| record.status == PlanStatus::Applied).cloned().collect();
         self.proofs_asked.retain(|(id, _), _| applied.iter().any(|record| record.id == *id));
         for record in applied {
-            let Some(verification) = verify::verify(&scenery.topology, &self.fold, judgement, &record) else { continue };
+            let Some(verification) = verify::verify(&scenery.topology, &self.fold, judgement, &record) else {
+                continue;
+            };
             match verification.proof {
                 Proof::Proven => self.proven(&record, judgement.at, truly),
-                Proof::Wait { missing } => self.ask_for_proof(scenery, &record, &missing, judgement.at, outside, orders),
+                Proof::Wait { missing } => {
+                    self.ask_for_proof(scenery, &record, &missing, judgement.at, outside, orders)
+                }
                 Proof::Undo { .. } if self.unproven.contains(&record.id) => {}
                 Proof::Undo { missing } => match record.plan.purpose {
                     PlanPurpose::Remedy | PlanPurpose::Return => self.undo(&record, &missing, judgement.at, truly),
                     PlanPurpose::Rollback => {
                         self.unproven.insert(record.id);
-                        self.note(truly, format!("plan {} takes back what cannot be proven: people must look", record.id.0));
+                        self.note(
+                            truly,
+                            format!("plan {} takes back what cannot be proven: people must look", record.id.0),
+                        );
                     }
                 },
             }
@@ -571,7 +601,9 @@ impl Coordinator {
         }
         let gap = PROVE_AGAIN.max(elapsed / 10);
         for name in missing {
-            let Some(vantage) = scenery.vantage(name).filter(|v| outside.linked.get(*v) == Some(&true)) else { continue };
+            let Some(vantage) = scenery.vantage(name).filter(|v| outside.linked.get(*v) == Some(&true)) else {
+                continue;
+            };
             let key = (record.id, name.clone());
             if self.proofs_asked.get(&key).is_none_or(|at| now.since(*at) >= gap) {
                 orders.push(Order::Prove { vantage });
@@ -626,20 +658,11 @@ impl Coordinator {
     }
 }
 
-/// Whether nothing at all is wrong, and nothing that was tried has failed last.
-fn all_well(judgement: &Judgement) -> bool {
-    judgement.vantages.values().all(|vantage| vantage.verdict == VantageVerdict::Ok)
-        && judgement.nodes.values().all(|node| node.verdict == NodeVerdict::Ok)
-        && judgement.reach.values().all(|reach| {
-            reach.failures == 0 && [AddressVerdict::Ok, AddressVerdict::Unmeasured].contains(&reach.verdict)
-        })
-}
-
-fn subject_of(scenery: &Scenery, target: &Target, address: IpAddr) -> Option<Subject> {
+fn subject_of(scenery: &Scenery, target: &Target, address: IpAddr) -> Option<Tried> {
     match target {
-        Target::Node(name) => scenery.nodes.iter().position(|(known, _)| known == name).map(Subject::Node),
-        Target::Name(name) if *name == scenery.host => scenery.node_at(address).map(Subject::Host),
-        Target::Name(_) => scenery.canary.1.iter().position(|known| *known == address).map(Subject::Canary),
+        Target::Node(name) => scenery.nodes.iter().position(|(known, _)| known == name).map(Tried::Node),
+        Target::Name(name) if *name == scenery.host => scenery.node_at(address).map(Tried::Host),
+        Target::Name(_) => scenery.canary.1.iter().position(|known| *known == address).map(Tried::Canary),
     }
 }
 

@@ -123,7 +123,9 @@ fn soak(arguments: &Arguments) -> anyhow::Result<bool> {
         sums.observations
     );
     if let (Some(half), Some(most), Some(all)) = (part(500), part(950), part(1000)) {
-        println!("from death to changed record, seen by all, now: half within {half} ms, 95 % within {most} ms, all within {all} ms");
+        println!(
+            "from death to changed record, seen by all, now: half within {half} ms, 95 % within {most} ms, all within {all} ms"
+        );
     }
     if sums.bad.is_empty() {
         println!("the auditor objects to nothing");

@@ -237,7 +237,11 @@ impl Fleet {
     }
 
     fn tick(&mut self) {
-        let lost = self.truth.faults.iter().filter(|fault| fault.at(self.now) && fault.kind == Kind::Isolated { provider: true });
+        let lost = self
+            .truth
+            .faults
+            .iter()
+            .filter(|fault| fault.at(self.now) && fault.kind == Kind::Isolated { provider: true });
         let lost_at = lost.map(|fault| fault.from).min().unwrap_or(self.now);
         let outside = Outside {
             record: self.record,
@@ -250,7 +254,11 @@ impl Fleet {
         for order in orders {
             self.obey(order);
         }
-        let due = if self.what.every_tick { self.now } else { self.coordinator.next_due(&self.scenery, clock).0 - EPOCH_MS - self.clock_off };
+        let due = if self.what.every_tick {
+            self.now
+        } else {
+            self.coordinator.next_due(&self.scenery, clock).0 - EPOCH_MS - self.clock_off
+        };
         self.tick_at = Some(on_grid(due.max(self.now + 1)));
     }
 
@@ -322,9 +330,7 @@ impl Fleet {
                     (later(), Event::Probe { vantage, life, subject: Subject::Node(node), purpose, then })
                 })
                 .collect(),
-            Grid::Canaries => {
-                [true, false].map(|canary| (later(), Event::Resolve { vantage, life, canary })).into()
-            }
+            Grid::Canaries => [true, false].map(|canary| (later(), Event::Resolve { vantage, life, canary })).into(),
             Grid::Controls => vec![(later(), Event::Controls { vantage, life, purpose: Purpose::Scheduled })],
         };
         for (at, event) in begun {
@@ -494,8 +500,13 @@ impl Fleet {
             self.changes += 1;
             let record = self.coordinator.plans.iter().find(|record| record.id == plan);
             if let Some(record) = record {
-                let made =
-                    Made { at: self.now, purpose: record.plan.purpose, incident: record.incident, from: expects, to: sets };
+                let made = Made {
+                    at: self.now,
+                    purpose: record.plan.purpose,
+                    incident: record.incident,
+                    from: expects,
+                    to: sets,
+                };
                 self.note(format!("the record points to node {sets} instead of {expects} (plan {})", plan.0));
                 self.auditor.made(&self.scenery, &self.truth.faults, made);
             }

@@ -76,7 +76,9 @@ impl State {
                 "lied" => sums.lied = number,
                 "observations" => sums.observations = number,
                 "bad" => drop(sums.bad.insert(number)),
-                _ => anyhow::bail!("{} holds '{word}', which is unknown: remove the file to begin anew", path.display()),
+                _ => {
+                    anyhow::bail!("{} holds '{word}', which is unknown: remove the file to begin anew", path.display())
+                }
             }
         }
         Ok(Self { path: Some(path.to_owned()), sums })

@@ -31,12 +31,14 @@ fn judging_only_when_something_can_have_changed_finds_the_same_as_judging_all_th
 }
 
 /// P13 of the targets, in the small.
+#[expect(clippy::unwrap_used, reason = "a test")]
 fn audited(part: u64) {
     let (mut objections, mut failovers) = (Vec::new(), 0);
     for seed in part * SEEDS_A_PART..(part + 1) * SEEDS_A_PART {
         let report = run(Run::of(seed)).unwrap();
         failovers += report.failovers;
-        objections.extend(report.violations.into_iter().map(|(at, what)| format!("seed {seed} at {}: {what}", clock(at))));
+        objections
+            .extend(report.violations.into_iter().map(|(at, what)| format!("seed {seed} at {}: {what}", clock(at))));
     }
     let hours = SEEDS_A_PART * u64::from(HOURS);
     assert!(objections.is_empty(), "in {hours} fleet-hours: {objections:#?}");

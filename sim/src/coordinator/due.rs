@@ -73,26 +73,31 @@ impl Due {
     pub(super) fn next(&self, policy: &Policy, state: &State<'_>, quiet: bool, now: Timestamp) -> Timestamp {
         let mut next = Earliest { now, at: Timestamp(i64::MAX / 2) };
         let controls = policy.control_every * 5 / 2;
-        let stale = [policy.fresh_for, policy.silent_after, controls];
-        let active = [
-            policy.fresh_for / 2,
-            policy.fresh_for * 3 / 4,
-            policy.proof_age_max,
-            policy.proof_age_max / 2,
-            policy.ask_again_after,
-        ];
-        let ages: &[Duration] = if quiet { &[] } else { &active };
+        let runs = || state.fold.vantages().flat_map(|(_, vantage)| vantage.reach.values());
+        let fresh = |at| now.since(at) <= policy.fresh_for;
+        let failing = !quiet && runs().any(|run| run.failures > 0 && fresh(run.at));
+        let planning = !quiet && state.book.open().any(|open| matches!(open.subject, Subject::Service { .. }));
         next.passes(state.listening_since, policy.silent_after);
         for (_, vantage) in state.fold.vantages() {
             let heard = vantage.last_report_at.into_iter().map(|at| (at, policy.silent_after));
             let asked = vantage.controls.values().map(|control| (control.at, controls));
             let answers = vantage.answers.values().map(|answer| (answer.at, policy.fresh_for));
-            let tried = vantage.reach.values().map(|run| (run.at, policy.fresh_for));
-            for (at, span) in heard.chain(asked).chain(answers).chain(tried) {
+            for (at, span) in heard.chain(asked).chain(answers) {
                 next.passes(at, span);
-                for span in ages {
-                    next.passes(at, *span);
+            }
+        }
+        for run in runs() {
+            next.passes(run.at, policy.fresh_for);
+            if failing {
+                // How long what is known keeps others from being asked.
+                for span in
+                    [policy.ask_again_after, policy.fresh_for / 2, policy.fresh_for * 3 / 4, policy.proof_age_max / 2]
+                {
+                    next.passes(run.at, span);
                 }
+            }
+            if planning {
+                next.passes(run.at, policy.proof_age_max);
             }
         }
         if quiet {
@@ -125,9 +130,6 @@ impl Due {
                 next.passes(applied_at, dwell.min(policy.dwell_max));
                 dwell *= 2;
             }
-        }
-        for span in stale {
-            next.passes(now, span);
         }
         next.at
     }
