@@ -37,7 +37,7 @@ pub enum Proof {
         /// Who.
         missing: Vec<VantageName>,
     },
-    /// Time is up and nobody can use it: take it back.
+    /// Nobody can use it, and time is up or the node it leads to is gone: take it back.
     Undo {
         /// Who has not seen it.
         missing: Vec<VantageName>,
@@ -69,13 +69,24 @@ pub fn verify(topology: &Topology, fold: &Fold, judgement: &Judgement, record: &
     let late = judgement.at.since(applied_at) > patience;
     let proof = if missing.is_empty() && !seen.is_empty() {
         Proof::Proven
-    } else if late && seen.is_empty() && !missing.is_empty() {
+    } else if (late || hopeless(topology, judgement, record)) && seen.is_empty() && !missing.is_empty() {
         Proof::Undo { missing }
     } else {
         // A change that some can use is not taken back because others have not seen it yet.
         Proof::Wait { missing }
     };
     Some(Verification { seen, proof })
+}
+
+/// Whether the node that a change leads to is found gone by now: no proof will come, and nothing else is planned while one is
+/// waited for. A rollback leads where it must, whatever is there.
+fn hopeless(topology: &Topology, judgement: &Judgement, record: &PlanRecord) -> bool {
+    let leads_to = |address| record.plan.change.sets().is_some_and(|sets| sets.as_set().contains(&address));
+    record.plan.purpose != PlanPurpose::Rollback
+        && record.plan.vantage.is_none()
+        && topology.nodes.iter().any(|(name, node)| {
+            leads_to(node.address) && judgement.nodes.get(name).is_some_and(|judged| judged.verdict.gone())
+        })
 }
 
 fn ttl_s(change: &Change) -> u32 {

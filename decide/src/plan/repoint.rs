@@ -87,7 +87,7 @@ fn away(
     let mut best: Option<(&NodeName, &Node, Vec<VantageName>)> = None;
     for candidate in nodes_of(service).filter(|candidate| *candidate != from) {
         let Some(node) = situation.topology.nodes.get(candidate) else { continue };
-        if situation.judgement.nodes.get(candidate).is_none_or(|judged| judged.verdict != NodeVerdict::Ok) {
+        if !situation.judgement.nodes.get(candidate).is_some_and(|judged| may_serve(judged.verdict)) {
             continue;
         }
         // It was tried in this incident and helped nobody.
@@ -100,7 +100,8 @@ fn away(
         }
         let provers = provers(situation, candidate, node);
         let better = best.as_ref().is_none_or(|(_, _, most)| provers.len() > most.len());
-        if provers.len() >= policy.fallback_provers_min && better {
+        let networks = domains(situation, &provers);
+        if networks >= policy.fallback_provers_min && better {
             best = Some((candidate, node, provers));
         }
     }
@@ -128,6 +129,26 @@ fn provers(situation: Situation<'_>, name: &NodeName, node: &Node) -> Vec<Vantag
     situation.topology.vantages.keys().filter(|vantage| recent(vantage)).cloned().collect()
 }
 
+/// In how many failure domains these vantages are.
+fn domains(situation: Situation<'_>, vantages: &[VantageName]) -> usize {
+    let places = vantages.iter().filter_map(|name| situation.topology.vantages.get(name));
+    places.map(|place| &place.failure_domain).collect::<BTreeSet<_>>().len()
+}
+
+/// Whether a node may take over from one that is gone. That one place does not reach it keeps nobody from it: those who
+/// prove it are counted, and what it replaces serves nobody at all.
+fn may_serve(verdict: NodeVerdict) -> bool {
+    match verdict {
+        NodeVerdict::Ok | NodeVerdict::UnroutableFromSome => true,
+        NodeVerdict::InsufficientEvidence
+        | NodeVerdict::ImpostorEverywhere
+        | NodeVerdict::CertInvalidEverywhere
+        | NodeVerdict::OpenButDead
+        | NodeVerdict::RefusingEverywhere
+        | NodeVerdict::DeadEverywhere => false,
+    }
+}
+
 fn back(situation: Situation<'_>, name: &ServiceName, service: &Service, from_node: &Node) -> Result<Plan, NoPlan> {
     let policy = &situation.topology.policy;
     let waits = |until| NoPlan::Standing { until };
@@ -145,9 +166,7 @@ fn back(situation: Situation<'_>, name: &ServiceName, service: &Service, from_no
     };
     let provers: Vec<VantageName> =
         provers(situation, &service.native, native).into_iter().filter(|vantage| steady(vantage)).collect();
-    let domains: BTreeSet<_> =
-        provers.iter().filter_map(|v| situation.topology.vantages.get(v)).map(|v| &v.failure_domain).collect();
-    if provers.len() < policy.fallback_provers_min || domains.len() < policy.fallback_provers_min {
+    if domains(situation, &provers) < policy.fallback_provers_min {
         return Err(waits(ReturnWaits::GoodRounds));
     }
     let changed_at = situation.about(name.as_str()).filter_map(|record| record.applied_at).max();

@@ -210,3 +210,36 @@ fn a_recovery_seen_by_one_place_first_does_not_rename_the_incident() {
     assert!(!rig.notes().iter().any(|note| note.starts_with("change")), "{:?}", rig.history);
     assert_eq!(rig.plans.len(), 1, "and nothing returns to it yet");
 }
+
+#[test]
+fn a_fallback_that_one_place_does_not_reach_is_taken_all_the_same() {
+    let mut rig = well();
+    rig.world.no_path.extend([(BRANCH, n(DE_NODE)), (BRANCH, n(US))]);
+    rig.run(30);
+    rig.world.dead.insert(n(FI));
+    rig.until("remedy fi -> 49.12.20.20", 20);
+    let PlanReason::NodeGone { provers, .. } = &rig.plans[0].plan.reason else { panic!() };
+    assert_eq!(provers.len(), 2, "{provers:?}");
+}
+
+#[test]
+fn a_fallback_that_all_reach_goes_before_one_that_one_place_does_not() {
+    let mut rig = well();
+    rig.world.no_path.insert((BRANCH, n(DE_NODE)));
+    rig.run(30);
+    rig.world.dead.insert(n(FI));
+    rig.until("remedy fi -> 5.161.30.30", 20);
+}
+
+#[test]
+fn a_node_that_dies_before_its_return_is_proven_is_left_without_waiting_for_the_proof() {
+    let mut rig = well();
+    rig.topology.policy.verify_within = std::time::Duration::from_secs(600);
+    rig.world.dead.insert(n(FI));
+    rig.until("proven fi by 3", 30);
+    rig.world.dead.clear();
+    rig.until("return fi", 40);
+    rig.world.dead.insert(n(FI));
+    rig.until("rolled back fi", 20);
+    assert_eq!(rig.world.record, set(&[DE_NODE]));
+}
