@@ -4,15 +4,17 @@
 //! can widen it. Unknown and duplicate keys are refused with line and column, because a misspelt
 //! limit would silently be no limit.
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
-use parallax_decide::names::DomainName;
-use serde::Deserialize;
+use parallax_decide::names::{DomainName, NameError};
 
-use crate::policy::never::openable;
+mod fault;
+mod sections;
+mod tree;
+mod value;
 
 /// Where the file is looked for when `--local` is not given.
 pub const LOCAL_PATH: &str = "/etc/parallax-agent/local.yaml";
@@ -24,13 +26,11 @@ pub const LIVE_SERVERS_MAX: usize = 3;
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// The owner's file, read.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Local {
     /// Version of the file's format: 1.
     pub version: u32,
     /// What clients at this place use as resolver. Empty: the name servers of `/etc/resolv.conf`.
-    #[serde(deserialize_with = "one_or_many")]
     pub live_resolver: Vec<SocketAddr>,
     /// PEM file with certificate authorities to trust besides the platform's.
     pub tls_roots: Option<PathBuf>,
@@ -48,7 +48,6 @@ pub struct Local {
     /// Most bytes of unsent observations kept on disk; the oldest good ones are dropped first beyond.
     pub spool_bytes_max: u64,
     /// How long unsent observations are kept, like "24h".
-    #[serde(deserialize_with = "duration")]
     pub spool_age_max: Duration,
 }
 
@@ -70,8 +69,7 @@ impl Default for Local {
 }
 
 /// What may be contacted, whatever the coordinator says.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allow {
     /// TCP ports of targets and controls. Resolvers may besides use 53, 443 and 853.
     pub ports: Vec<u16>,
@@ -112,16 +110,14 @@ impl Default for Allow {
 }
 
 /// The drivers this agent may use.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Drivers {
     /// Pins names on the place's own resolver.
     pub pin: Option<PinDriver>,
 }
 
 /// What the coordinator may have changed here, with the drivers that are configured.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changes {
     /// Whether anything may be changed at all.
     pub allowed: bool,
@@ -145,21 +141,18 @@ impl Changes {
 }
 
 /// A name, or everything below one.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern {
     name: DomainName,
     below: bool,
 }
 
-impl TryFrom<String> for NamePattern {
-    type Error = String;
+impl FromStr for NamePattern {
+    type Err = NameError;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        let (below, rest) = text.strip_prefix("*.").map_or((false, text.as_str()), |rest| (true, rest));
-        let name =
-            rest.parse().map_err(|error| format!("'{text}' is no name like example.com or *.example.com: {error}"))?;
-        Ok(Self { name, below })
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let (below, rest) = text.strip_prefix("*.").map_or((false, text), |rest| (true, rest));
+        Ok(Self { name: rest.parse()?, below })
     }
 }
 
@@ -173,8 +166,7 @@ impl NamePattern {
 }
 
 /// A driver that pins names.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PinDriver {
     /// Unbound, through its control socket.
     Unbound {
@@ -225,42 +217,7 @@ impl Local {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let local: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-        if local.version != 1 {
-            return Err(format!("version is {}, this agent reads version 1", local.version));
-        }
-        if local.live_resolver.len() > LIVE_SERVERS_MAX {
-            return Err(format!(
-                "live_resolver names {} servers; clients use at most {LIVE_SERVERS_MAX} (resolv.conf(5))",
-                local.live_resolver.len()
-            ));
-        }
-        let allow = &local.allow;
-        let limits = [
-            allow.connections_per_minute,
-            allow.connections_per_minute_to_one,
-            allow.connections_per_minute_to_network,
-            allow.questions_per_minute,
-            allow.questions_per_minute_to_one,
-            allow.new_addresses_per_hour,
-        ];
-        for network in &allow.private {
-            openable(*network).map_err(|shut| shut.to_string())?;
-        }
-        if limits.contains(&0) {
-            return Err("a limit of 0 under 'allow' would measure nothing; stop the agent instead".into());
-        }
-        if local.spool_bytes_max < crate::spool::SPOOL_BYTES_MIN {
-            return Err(format!(
-                "spool_bytes_max is {}; it must be at least {}",
-                local.spool_bytes_max,
-                crate::spool::SPOOL_BYTES_MIN
-            ));
-        }
-        if local.spool_age_max < crate::spool::SPOOL_AGE_MIN {
-            return Err(format!("spool_age_max is {} s; it must be at least 1m", local.spool_age_max.as_secs()));
-        }
-        Ok(local)
+        tree::read(text).and_then(|root| sections::local(&root)).map_err(|fault| fault.shown(text))
     }
 }
 
@@ -270,58 +227,6 @@ fn read_bounded(path: &Path) -> std::io::Result<String> {
         return Err(std::io::Error::other(format!("it has {bytes} bytes, at most {FILE_BYTES_MAX} are read")));
     }
     std::fs::read_to_string(path)
-}
-
-/// One `address:port` or a list of them; a missing port is 53.
-fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
-    struct OneOrMany;
-
-    impl<'de> serde::de::Visitor<'de> for OneOrMany {
-        type Value = Vec<SocketAddr>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an address like \"127.0.0.1:53\", or a list of such")
-        }
-
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            server(text).map(|server| vec![server]).map_err(E::custom)
-        }
-
-        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut servers = Vec::new();
-            while let Some(text) = list.next_element::<String>()? {
-                servers.push(server(&text).map_err(serde::de::Error::custom)?);
-            }
-            Ok(servers)
-        }
-    }
-
-    deserializer.deserialize_any(OneOrMany)
-}
-
-/// A whole number and its unit: "90s", "30m", "24h", "7d".
-fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let (digits, unit) = text.split_at(text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len());
-    let unit_s = match unit {
-        "s" => Some(1),
-        "m" => Some(60),
-        "h" => Some(3600),
-        "d" => Some(86_400),
-        _ => None,
-    };
-    let seconds = unit_s.zip(digits.parse::<u64>().ok()).and_then(|(unit, number)| number.checked_mul(unit));
-    // More than a year is a slip, and far beyond what a clock can be asked.
-    let seconds = seconds.filter(|&seconds| seconds <= 366 * 86_400);
-    seconds.map(Duration::from_secs).ok_or_else(|| {
-        serde::de::Error::custom(format!("'{text}' is not a time; write a whole number and s, m, h or d, like \"24h\""))
-    })
-}
-
-fn server(text: &str) -> Result<SocketAddr, String> {
-    text.parse::<SocketAddr>()
-        .or_else(|_| text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53)))
-        .map_err(|_| format!("'{text}' is not an address; write it like \"127.0.0.1:53\" or \"[::1]:53\""))
 }
 
 #[cfg(test)]
