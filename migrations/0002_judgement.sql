@@ -4,7 +4,7 @@ create table verdict (
     id        bigint generated always as identity primary key,
     at        timestamptz not null,
     vantage   text,
-    subject_kind text not null check (subject_kind in ('vantage', 'answer', 'address', 'node')),
+    subject_kind text not null check (subject_kind in ('vantage', 'answer', 'address', 'endpoint', 'node')),
     subject   text not null,
     resolver  text,
     verdict   text not null,
@@ -18,8 +18,8 @@ comment on table  verdict is 'Every change of a verdict. The current one of a su
 comment on column verdict.id is 'Key, in order of decision.';
 comment on column verdict.at is 'When it was decided.';
 comment on column verdict.vantage is 'Where it holds; null: across vantages.';
-comment on column verdict.subject_kind is 'vantage, answer (a name as one resolver answers it), address (at a vantage) or node (across vantages).';
-comment on column verdict.subject is 'Vantage, name or node; for an address its target (name or "node:NAME") and the address, a blank between.';
+comment on column verdict.subject_kind is 'vantage, answer (a name as one resolver answers it), address (at a vantage), endpoint (a resolver''s, at a vantage) or node (across vantages).';
+comment on column verdict.subject is 'Vantage, name, resolver (endpoint) or node; for an address its target (name or "node:NAME") and the address, a blank between.';
 comment on column verdict.resolver is 'Resolver that gave the answer (answer only).';
 comment on column verdict.verdict is 'The verdict''s word.';
 comment on column verdict.reason is 'Why, as data.';

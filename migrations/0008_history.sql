@@ -99,7 +99,7 @@ create table hourly_verdict (
 );
 comment on table  hourly_verdict is 'How long each verdict held in each hour, counted only while a coordinator judged. Written once the hour is over; making an hour again gives the same rows.';
 comment on column hourly_verdict.hour is 'Start of the hour (UTC).';
-comment on column hourly_verdict.subject_kind is 'vantage, answer, address or node.';
+comment on column hourly_verdict.subject_kind is 'vantage, answer, address, endpoint or node.';
 comment on column hourly_verdict.subject is 'As in verdict.subject.';
 comment on column hourly_verdict.vantage is 'Where it held; empty: across vantages.';
 comment on column hourly_verdict.resolver is 'Resolver that gave the answer; empty: not about an answer.';
@@ -234,7 +234,7 @@ comment on column v_verdict.until is 'When the next verdict of the same subject 
 comment on column v_verdict.during is 'The same as a range.';
 comment on column v_verdict.lasted is 'For how long it held, or has held.';
 comment on column v_verdict.vantage is 'Where it holds; null: across vantages.';
-comment on column v_verdict.subject_kind is 'vantage, answer (a name as one resolver answers it), address (at a vantage) or node (across vantages).';
+comment on column v_verdict.subject_kind is 'vantage, answer (a name as one resolver answers it), address (at a vantage), endpoint (at a vantage) or node (across vantages).';
 comment on column v_verdict.subject is 'Vantage, name or node; for an address its target (name or "node:NAME") and the address, a blank between.';
 comment on column v_verdict.resolver is 'Resolver that gave the answer (answer only).';
 comment on column v_verdict.verdict is 'The verdict''s word.';
@@ -251,7 +251,7 @@ comment on column v_state.since is 'Since when it held.';
 comment on column v_state.until is 'Until when; null: it holds.';
 comment on column v_state.during is 'The same as a range.';
 comment on column v_state.vantage is 'Where it holds; null: across vantages.';
-comment on column v_state.subject_kind is 'vantage, answer, address or node.';
+comment on column v_state.subject_kind is 'vantage, answer, address, endpoint or node.';
 comment on column v_state.subject is 'As in v_verdict.';
 comment on column v_state.resolver is 'Resolver that gave the answer (answer only).';
 comment on column v_state.verdict is 'The verdict''s word.';
@@ -392,7 +392,7 @@ select hour, subject_kind, subject, nullif(vantage, '') as vantage, nullif(resol
 from figures;
 comment on view v_uptime is 'How much of each hour a subject was online, always with how much of it was observed at all. Sum the seconds over hours; do not average percentages. Reaches back as far as the hourly figures are kept.';
 comment on column v_uptime.hour is 'Start of the hour (UTC).';
-comment on column v_uptime.subject_kind is 'vantage, answer, address or node.';
+comment on column v_uptime.subject_kind is 'vantage, answer, address, endpoint or node.';
 comment on column v_uptime.subject is 'As in v_verdict.';
 comment on column v_uptime.vantage is 'Where; null: across vantages.';
 comment on column v_uptime.resolver is 'Resolver (answer only).';

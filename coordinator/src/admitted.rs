@@ -26,7 +26,14 @@ pub fn with<'a>(mut config: Config, rows: impl IntoIterator<Item = &'a VantageRo
         if config.topology.vantages.contains_key(&row.name) {
             continue;
         }
-        let vantage = Vantage { failure_domain, upstream: None, pin_driver: None, pin_mode: Mode::Observe };
+        let vantage = Vantage {
+            failure_domain,
+            upstream: None,
+            pin_driver: None,
+            pin_mode: Mode::Observe,
+            switch_by_hand: false,
+            audience: true,
+        };
         config.topology.vantages.insert(row.name.clone(), vantage);
         config.labels.insert(row.name.clone(), row.labels.clone());
         config.admitted.insert(row.name.clone());

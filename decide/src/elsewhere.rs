@@ -78,15 +78,6 @@ impl<'a> Elsewhere<'a> {
         let dead = self.found(target, address).map_or(&[][..], |found| &found.dead);
         dead.iter().filter(move |(vantage, _)| *vantage != at).take(WITNESSES_MAX).copied()
     }
-
-    /// Whether others prove addresses for the target, and none of them is one of these.
-    #[must_use]
-    pub fn proves_only_others(&self, at: &VantageName, target: &Target, these: impl Iterator<Item = IpAddr>) -> bool {
-        let Some(addresses) = self.targets.get(target) else { return false };
-        let by_another = |found: &Found<'_>| found.proven.iter().any(|(vantage, _)| *vantage != at);
-        let these_too = these.filter_map(|address| addresses.get(&address)).any(by_another);
-        !these_too && addresses.values().any(by_another)
-    }
 }
 
 /// Addresses that vantages were given for each name and prove.
@@ -160,6 +151,8 @@ mod tests {
         Reach {
             verdict,
             failures: 0,
+            wanted: None,
+            attempts: None,
             span_ms: 0,
             at: Some(Timestamp(at)),
             failing_since: failing_since.map(Timestamp),
@@ -194,23 +187,5 @@ mod tests {
         let elsewhere = Elsewhere::of(&reach);
         let failing = &reach[&(place(100), target(), ip(1))];
         assert_eq!(elsewhere.contradicting(&place(100), &target(), ip(1), failing).count(), 0);
-        assert!(elsewhere.proves_only_others(&place(100), &target(), std::iter::empty()));
-    }
-
-    #[test]
-    fn only_what_another_proves_is_elsewhere() {
-        let reach: ReachMap = [
-            ((place(1), target(), ip(1)), seen(AddressVerdict::Ok, 1000, None)),
-            ((place(2), target(), ip(2)), seen(AddressVerdict::Ok, 1000, None)),
-        ]
-        .into();
-        let elsewhere = Elsewhere::of(&reach);
-        let only_others = |at, given: IpAddr| elsewhere.proves_only_others(&place(at), &target(), [given].into_iter());
-        assert!(only_others(1, ip(1)), "another place proves only another address");
-        assert!(!only_others(1, ip(2)), "that one is given here too");
-        assert!(only_others(3, ip(9)));
-        let alone: ReachMap = [((place(1), target(), ip(1)), seen(AddressVerdict::Ok, 1000, None))].into();
-        let nobody = Elsewhere::of(&alone);
-        assert!(!nobody.proves_only_others(&place(1), &target(), [ip(9)].into_iter()), "nobody else proves anything");
     }
 }

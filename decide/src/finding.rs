@@ -7,13 +7,16 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
+use crate::call::{self, Call};
+use crate::elsewhere::WITNESSES_MAX;
+use crate::endpoint::{EndpointJudgement, in_use};
 use crate::judge::{Judgement, live_resolver};
 use crate::names::{DomainName, NodeName, ResolverName, ServiceName, VantageName};
 use crate::node::NodeJudgement;
 use crate::observation::ObservationId;
 use crate::topology::Topology;
 use crate::vantage::VantageJudgement;
-use crate::verdict::{AnswerVerdict, FleetVerdict, NodeVerdict, VantageVerdict};
+use crate::verdict::{AnswerVerdict, EndpointVerdict, FleetVerdict, NodeVerdict, VantageVerdict};
 
 /// What a finding is about: the key by which an incident is found again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,6 +46,11 @@ pub enum Subject {
         /// Which.
         name: DomainName,
     },
+    /// The endpoint in use at places that cannot use it.
+    Endpoint {
+        /// Which resolver.
+        resolver: ResolverName,
+    },
     /// A service of ours, by the node that serves it or should.
     Service {
         /// Which.
@@ -65,6 +73,7 @@ impl Subject {
             Self::UnroutableAt { vantage } => format!("unroutable/{vantage}"),
             Self::Name { name } => format!("name/{name}"),
             Self::NameAt { vantage, name } => format!("name/{name}@{vantage}"),
+            Self::Endpoint { resolver } => format!("endpoint/{resolver}"),
             Self::Service { service } => format!("service/{service}"),
             Self::Node { node } => format!("node/{node}"),
         }
@@ -77,6 +86,7 @@ impl Subject {
             Self::Fleet => "fleet",
             Self::Vantage { vantage } | Self::UnroutableAt { vantage } => vantage.as_str(),
             Self::Name { name } | Self::NameAt { name, .. } => name.as_str(),
+            Self::Endpoint { resolver } => resolver.as_str(),
             Self::Service { service } => service.as_str(),
             Self::Node { node } => node.as_str(),
         }
@@ -87,7 +97,7 @@ impl Subject {
     pub fn vantage(&self) -> Option<&VantageName> {
         match self {
             Self::Vantage { vantage } | Self::UnroutableAt { vantage } | Self::NameAt { vantage, .. } => Some(vantage),
-            Self::Fleet | Self::Name { .. } | Self::Service { .. } | Self::Node { .. } => None,
+            Self::Fleet | Self::Name { .. } | Self::Endpoint { .. } | Self::Service { .. } | Self::Node { .. } => None,
         }
     }
 }
@@ -103,6 +113,9 @@ pub struct Finding {
     pub members: BTreeSet<String>,
     /// Why, as data.
     pub reason: Reason,
+    /// What it calls for besides a change.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub calls: BTreeSet<Call>,
     /// Observations it rests on, with what each shows.
     pub evidence: Vec<(ObservationId, Shows)>,
 }
@@ -147,6 +160,15 @@ pub enum Reason {
         addresses: BTreeSet<IpAddr>,
         /// Those dead here.
         dead: BTreeSet<IpAddr>,
+    },
+    /// An endpoint that places use and that does not resolve for them.
+    Endpoint {
+        /// Which resolver.
+        resolver: ResolverName,
+        /// What each of them found; at most [`WITNESSES_MAX`](crate::elsewhere::WITNESSES_MAX) of each verdict.
+        places: BTreeMap<VantageName, EndpointJudgement>,
+        /// Others for whom it works: at most [`WITNESSES_MAX`](crate::elsewhere::WITNESSES_MAX).
+        reached_at: Vec<VantageName>,
     },
     /// A node.
     Node {
@@ -198,12 +220,17 @@ pub fn compare(topology: &Topology, judgement: &Judgement, serving: &BTreeMap<Se
             kind: judgement.fleet.word().to_owned(),
             members: BTreeSet::new(),
             reason: Reason::Fleet { verdict: judgement.fleet },
+            calls: BTreeSet::new(),
             evidence: judgement.vantages.values().flat_map(|v| shown(&v.evidence, Shows::Control)).collect(),
         }];
     }
     let mut findings = vantages(judgement);
     findings.extend(answers(topology, judgement));
+    findings.extend(endpoints(topology, judgement));
     findings.extend(nodes(topology, judgement, serving));
+    for finding in &mut findings {
+        finding.calls = call::of(topology, finding.subject.vantage(), &finding.reason);
+    }
     findings
 }
 
@@ -219,16 +246,19 @@ fn shown_by(answer: &Answer, here: Shows) -> Vec<(ObservationId, Shows)> {
 
 fn vantages(judgement: &Judgement) -> Vec<Finding> {
     let faulty = |v: VantageVerdict| match v {
-        VantageVerdict::Silent | VantageVerdict::Captive | VantageVerdict::UplinkDown | VantageVerdict::Intercepted => {
-            true
-        }
-        VantageVerdict::Unmeasured | VantageVerdict::Degraded | VantageVerdict::Ok => false,
+        VantageVerdict::Silent
+        | VantageVerdict::Captive
+        | VantageVerdict::UplinkDown
+        | VantageVerdict::Intercepted
+        | VantageVerdict::ClockSkewed => true,
+        VantageVerdict::Late | VantageVerdict::Unmeasured | VantageVerdict::Degraded | VantageVerdict::Ok => false,
     };
     let findings = judgement.vantages.iter().filter(|(_, j)| faulty(j.verdict)).map(|(vantage, j)| Finding {
         subject: Subject::Vantage { vantage: vantage.clone() },
         kind: j.verdict.word().to_owned(),
         members: BTreeSet::from([vantage.to_string()]),
         reason: Reason::Vantage { judgement: j.clone() },
+        calls: BTreeSet::new(),
         evidence: shown(&j.evidence, Shows::Control),
     });
     findings.collect()
@@ -248,12 +278,15 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
             | AnswerVerdict::SteeredByVantage
             | AnswerVerdict::InsufficientEvidence
             | AnswerVerdict::FamilyUnusable => {}
+            // The verdict on what is behind the live resolver rules, where that is known.
+            AnswerVerdict::NotObtained if in_use(topology, vantage).is_some() => {}
             AnswerVerdict::UnroutableHere => {
                 let finding = unroutable.entry(vantage).or_insert_with(|| Finding {
                     subject: Subject::UnroutableAt { vantage: vantage.clone() },
                     kind: answer.verdict.word().to_owned(),
                     members: BTreeSet::new(),
                     reason: Reason::UnroutableHere { names: BTreeMap::new() },
+                    calls: BTreeSet::new(),
                     evidence: Vec::new(),
                 });
                 finding.members.insert(name.as_str().to_owned());
@@ -279,6 +312,7 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
                     kind: answer.verdict.word().to_owned(),
                     members: BTreeSet::from([name.as_str().to_owned()]),
                     reason: Reason::DeadEverywhere { vantages: BTreeSet::new(), addresses: BTreeSet::new() },
+                    calls: BTreeSet::new(),
                     evidence: Vec::new(),
                 });
                 finding.evidence.extend(shown_by(answer, Shows::FailsHere));
@@ -288,6 +322,11 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
                 }
             }
             AnswerVerdict::NotObtained
+            | AnswerVerdict::Injected
+            | AnswerVerdict::Forged
+            | AnswerVerdict::BogusAtResolver
+            | AnswerVerdict::Stub
+            | AnswerVerdict::PathPartial
             | AnswerVerdict::Servfail
             | AnswerVerdict::Refused
             | AnswerVerdict::Denied
@@ -306,11 +345,68 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
                     addresses: answer.addresses.clone(),
                     dead: answer.dead.clone(),
                 },
+                calls: BTreeSet::new(),
                 evidence: shown_by(answer, Shows::FailsHere),
             }),
         }
     }
     unroutable.into_values().chain(dead.into_values()).chain(others).collect()
+}
+
+/// The endpoints that places use and that do not do what is asked of them.
+fn endpoints(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
+    let mut findings: BTreeMap<&ResolverName, Finding> = BTreeMap::new();
+    for ((vantage, resolver), judged) in &judgement.endpoints {
+        if in_use(topology, vantage) != Some(resolver) || !faulty_endpoint(judged.verdict) {
+            continue;
+        }
+        let finding = findings.entry(resolver).or_insert_with(|| Finding {
+            subject: Subject::Endpoint { resolver: resolver.clone() },
+            kind: judged.verdict.word().to_owned(),
+            members: BTreeSet::new(),
+            reason: Reason::Endpoint {
+                resolver: resolver.clone(),
+                places: BTreeMap::new(),
+                reached_at: reached_at(judgement, resolver),
+            },
+            calls: BTreeSet::new(),
+            evidence: Vec::new(),
+        });
+        finding.members.insert(vantage.to_string());
+        if let Reason::Endpoint { places, .. } = &mut finding.reason
+            && places.values().filter(|one| one.verdict == judged.verdict).count() < WITNESSES_MAX
+        {
+            places.insert(vantage.clone(), judged.clone());
+            finding.evidence.extend(shown(&judged.evidence, Shows::FailsHere));
+        }
+    }
+    findings.into_values().collect()
+}
+
+fn reached_at(judgement: &Judgement, resolver: &ResolverName) -> Vec<VantageName> {
+    let works = judgement.endpoints.iter().filter(|((_, one), _)| one == resolver);
+    let works = works.filter(|(_, judged)| judged.verdict == EndpointVerdict::Ok);
+    works.map(|((vantage, _), _)| vantage.clone()).take(WITNESSES_MAX).collect()
+}
+
+/// Whether somebody must look at it.
+#[must_use]
+pub fn faulty_endpoint(verdict: EndpointVerdict) -> bool {
+    verdict.dead()
+        || match verdict {
+            EndpointVerdict::Rewrites | EndpointVerdict::Throttled | EndpointVerdict::Misconfigured => true,
+            EndpointVerdict::InsufficientEvidence
+            | EndpointVerdict::Ok
+            | EndpointVerdict::NoPath
+            | EndpointVerdict::Refused
+            | EndpointVerdict::PmtuBlackhole
+            | EndpointVerdict::TlsFailed
+            | EndpointVerdict::HttpFailed
+            | EndpointVerdict::Silent
+            | EndpointVerdict::ServingStale
+            | EndpointVerdict::AliveNotResolving
+            | EndpointVerdict::StaleCacheMasking => false,
+        }
 }
 
 fn nodes(topology: &Topology, judgement: &Judgement, serving: &BTreeMap<ServiceName, NodeName>) -> Vec<Finding> {
@@ -319,6 +415,8 @@ fn nodes(topology: &Topology, judgement: &Judgement, serving: &BTreeMap<ServiceN
         let faulty = match judged.verdict {
             NodeVerdict::Ok | NodeVerdict::InsufficientEvidence => false,
             NodeVerdict::UnroutableFromSome
+            | NodeVerdict::PathPartial
+            | NodeVerdict::UnroutableForAudience
             | NodeVerdict::ImpostorEverywhere
             | NodeVerdict::CertInvalidEverywhere
             | NodeVerdict::OpenButDead
@@ -338,6 +436,7 @@ fn nodes(topology: &Topology, judgement: &Judgement, serving: &BTreeMap<ServiceN
             kind: judged.verdict.word().to_owned(),
             members: BTreeSet::from([member]),
             reason: Reason::Node { node: node.clone(), judgement: judged.clone() },
+            calls: BTreeSet::new(),
             evidence: shown(&judged.evidence, Shows::NodeProbe),
         };
         for (name, service) in &services {

@@ -8,9 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::chance;
+use crate::endpoint::Class;
+use crate::gray::{Attempts, Gray};
 use crate::names::{ControlName, DomainName, ResolverName, VantageName};
 use crate::observation::{
-    Connection, ControlCheck, Fact, Family, Observation, ObservationId, Outcome, Resolution, Says, Target,
+    Connection, ControlCheck, EndpointCheck, Fact, Family, Observation, ObservationId, Outcome, Particulars, Recent,
+    Resolution, Says, Target, Validation,
 };
 use crate::time::Timestamp;
 use crate::topology::{Policy, Topology};
@@ -34,12 +38,22 @@ pub struct Fold {
 pub struct VantageState {
     /// Receipt of its newest live observation.
     pub last_report_at: Option<Timestamp>,
+    /// Receipt of its newest observation that was too old to vote.
+    pub last_late_at: Option<Timestamp>,
+    /// How far its clock was off when last measured, in ms.
+    pub clock_offset_ms: Option<i64>,
+    /// How many of its controls' probes failed lately.
+    pub recent: Option<Recent>,
+    /// Own attempts of all its connections that came about.
+    pub attempts: Attempts,
     /// Newest result of each control.
     pub controls: BTreeMap<ControlName, ControlState>,
     /// Newest answer of each resolver for each name and family.
     pub answers: BTreeMap<(DomainName, ResolverName, Family), AnswerState>,
     /// What became of each address for each target.
     pub reach: BTreeMap<(Target, IpAddr), Run>,
+    /// How far each endpoint's checks got.
+    pub endpoints: BTreeMap<ResolverName, EndpointRun>,
 }
 
 /// Newest result of a control.
@@ -62,6 +76,8 @@ pub struct AnswerState {
     pub outcome: Outcome,
     /// Its addresses, without order.
     pub addresses: BTreeSet<IpAddr>,
+    /// What came beside it.
+    pub marks: Marks,
     /// When it ended.
     pub at: Timestamp,
     /// Since when the same answer (outcome and addresses) has been given without another between.
@@ -70,6 +86,50 @@ pub struct AnswerState {
     pub times: u32,
     /// Its observation.
     pub id: ObservationId,
+}
+
+/// What a reply says besides its content, as far as judging reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// A second, different reply came.
+    pub injected: bool,
+    /// The signatures do not hold, by the agent's own validation.
+    pub bogus: bool,
+    /// The resolver says that the zone's signatures do not hold.
+    pub zone_broken: bool,
+    /// The resolver says that it keeps the answer back.
+    pub kept_back: bool,
+}
+
+impl Marks {
+    fn of(outcome: Outcome, particulars: Particulars) -> Self {
+        Self {
+            injected: particulars.second_reply,
+            bogus: particulars.validation == Some(Validation::Bogus),
+            zone_broken: particulars.zone_broken(),
+            // Quad9 denies what it blocks, and clears RA.
+            kept_back: particulars.kept_back() || (outcome == Outcome::Nxdomain && particulars.recursion_unavailable),
+        }
+    }
+}
+
+/// How the checks of one endpoint at one vantage ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointRun {
+    /// The newest that says something of the endpoint.
+    pub check: EndpointCheck,
+    /// What it comes to.
+    pub class: Class,
+    /// When it ended.
+    pub at: Timestamp,
+    /// Checks in a row of the same class, the newest included.
+    pub times: u32,
+    /// First of them.
+    pub since: Timestamp,
+    /// When they became enough by count and span.
+    pub confirmed_at: Option<Timestamp>,
+    /// They, at most [`EVIDENCE_MAX`].
+    pub evidence: Vec<ObservationId>,
 }
 
 /// What became of one address for one target at one vantage.
@@ -89,6 +149,8 @@ pub struct Run {
     pub successes: u32,
     /// First of them.
     pub good_since: Option<Timestamp>,
+    /// What its single attempts say.
+    pub gray: Gray,
     /// Newest success, also an old one.
     pub last_success: Option<(Timestamp, ObservationId)>,
     /// Observations of the current run, at most [`EVIDENCE_MAX`].
@@ -120,14 +182,18 @@ impl Fold {
         }
         self.last_id = Some(observation.id);
         let state = self.vantages.entry(observation.vantage.clone()).or_default();
+        if observation.late {
+            state.last_late_at = state.last_late_at.max(Some(observation.received_at));
+            return;
+        }
         state.last_report_at = state.last_report_at.max(Some(observation.received_at));
         match &observation.fact {
             Fact::Resolution(resolution) => state.apply_resolution(resolution, observation),
             Fact::Connection(connection) => state.apply_connection(connection, observation, &topology.policy),
             Fact::ControlCheck(check) => state.apply_control(check, observation),
-            // Stored and shown; judging endpoints is not part of the fold yet. The others are records of
-            // the agent and of the path, and decide nothing.
-            Fact::EndpointCheck(_) | Fact::Path(_) | Fact::Loss(_) | Fact::Missed(_) => {}
+            Fact::EndpointCheck(check) => state.apply_endpoint(check, observation, &topology.policy),
+            // Records of the agent and of the path, which decide nothing.
+            Fact::Path(_) | Fact::Loss(_) | Fact::Missed(_) => {}
         }
     }
 
@@ -157,8 +223,15 @@ impl VantageState {
         if old.is_some_and(|old| old.at > observation.at) {
             return;
         }
+        let marks = Marks::of(resolution.outcome, observation.particulars);
+        // Who forges may give another address each time: that is the same fault.
+        let forged = marks.injected || marks.bogus;
         let (since, times) = match old {
-            Some(old) if old.outcome == resolution.outcome && old.addresses == addresses => {
+            Some(old)
+                if old.outcome == resolution.outcome
+                    && old.marks == marks
+                    && (forged || old.addresses == addresses) =>
+            {
                 (old.since, old.times.saturating_add(1))
             }
             _ => (observation.at, 1),
@@ -166,6 +239,7 @@ impl VantageState {
         let state = AnswerState {
             outcome: resolution.outcome,
             addresses,
+            marks,
             at: observation.at,
             since,
             times,
@@ -175,6 +249,13 @@ impl VantageState {
     }
 
     fn apply_control(&mut self, check: &ControlCheck, observation: &Observation) {
+        // Of the newest check of any control.
+        let newest = self.controls.values().map(|known| known.at).max();
+        if newest.is_none_or(|newest| newest <= observation.at) {
+            let Particulars { clock_offset_ms, recent, .. } = observation.particulars;
+            self.clock_offset_ms = clock_offset_ms.or(self.clock_offset_ms);
+            self.recent = recent.or(self.recent);
+        }
         let old = self.controls.get(&check.control);
         if old.is_some_and(|old| old.at > observation.at) {
             return;
@@ -194,7 +275,30 @@ impl VantageState {
             self.forget_longest_unseen();
         }
         let run = self.reach.entry(key).or_insert_with(|| Run::new(connection.outcome, observation.at));
-        run.add(connection.outcome, observation, policy);
+        let (made, connected) = (connection.attempts, connection.attempts_connected);
+        // A probe that did not come through at all is the run's business.
+        if connected > 0 && made >= connected {
+            run.gray.add(self.attempts, made, connected, policy.k_min);
+            self.attempts.add(made, made.saturating_sub(connected));
+        }
+        run.add(connection.outcome, observation, policy, self.recent);
+    }
+
+    fn apply_endpoint(&mut self, check: &EndpointCheck, observation: &Observation, policy: &Policy) {
+        let Some(class) = Class::of(check) else { return };
+        let old = self.endpoints.get_mut(&check.resolver);
+        let run = match old {
+            Some(old) if old.at > observation.at => return,
+            Some(old) => old,
+            None => {
+                let run = EndpointRun::new(check.clone(), class, observation.at);
+                self.endpoints.entry(check.resolver.clone()).or_insert(run)
+            }
+        };
+        if run.class != class {
+            *run = EndpointRun::new(check.clone(), class, observation.at);
+        }
+        run.add(check, observation, policy, self.recent);
     }
 
     fn forget_longest_unseen(&mut self) {
@@ -202,6 +306,26 @@ impl VantageState {
         if let Some(key) = oldest {
             self.reach.remove(&key);
         }
+    }
+}
+
+impl EndpointRun {
+    fn new(check: EndpointCheck, class: Class, at: Timestamp) -> Self {
+        Self { check, class, at, times: 0, since: at, confirmed_at: None, evidence: Vec::new() }
+    }
+
+    fn add(&mut self, check: &EndpointCheck, observation: &Observation, policy: &Policy, recent: Option<Recent>) {
+        self.check.clone_from(check);
+        self.at = observation.at;
+        self.times = self.times.saturating_add(1);
+        let enough = chance::enough(policy, recent, self.times) && self.at.since(self.since) >= policy.span_min;
+        if enough && self.confirmed_at.is_none() {
+            self.confirmed_at = Some(self.at);
+        }
+        if self.evidence.len() == EVIDENCE_MAX {
+            self.evidence.pop();
+        }
+        self.evidence.push(observation.id);
     }
 }
 
@@ -215,12 +339,13 @@ impl Run {
             confirmed_at: None,
             successes: 0,
             good_since: None,
+            gray: Gray::default(),
             last_success: None,
             evidence: Vec::new(),
         }
     }
 
-    fn add(&mut self, outcome: Outcome, observation: &Observation, policy: &Policy) {
+    fn add(&mut self, outcome: Outcome, observation: &Observation, policy: &Policy, recent: Option<Recent>) {
         self.at = observation.at;
         self.outcome = outcome;
         match outcome.says() {
@@ -240,7 +365,7 @@ impl Run {
                 }
                 self.failures = self.failures.saturating_add(1);
                 (self.successes, self.good_since) = (0, None);
-                let enough = self.failures >= policy.k_min && self.failing_for() >= policy.span_min;
+                let enough = chance::enough(policy, recent, self.failures) && self.failing_for() >= policy.span_min;
                 if enough && self.confirmed_at.is_none() {
                     self.confirmed_at = Some(observation.at);
                 }

@@ -12,7 +12,7 @@ use crate::node::ACCUSERS_MIN;
 use crate::observation::Target;
 use crate::plan::{Plan, PlanPurpose, Record};
 use crate::topology::{Mode, Topology};
-use crate::verdict::AnswerVerdict;
+use crate::verdict::{AnswerVerdict, NodeVerdict};
 
 /// Why a plan must not be applied.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -145,6 +145,10 @@ fn target_proven(plan: &Plan, facts: Facts<'_>) -> bool {
     }
 }
 
+fn audience_failover(plan: &Plan, facts: Facts<'_>) -> bool {
+    facts.topology.services.iter().any(|(name, service)| name.as_str() == plan.item && service.audience_failover)
+}
+
 fn accused(plan: &Plan, facts: Facts<'_>) -> bool {
     match &plan.change {
         Change::Pin { name, .. } => {
@@ -152,11 +156,17 @@ fn accused(plan: &Plan, facts: Facts<'_>) -> bool {
                 facts
                     .judgement
                     .answer(v, name, live)
-                    .is_some_and(|answer| answer.verdict == AnswerVerdict::UnroutableHere)
+                    .is_some_and(|answer| matches!(answer.verdict, AnswerVerdict::UnroutableHere | AnswerVerdict::Stub))
             })
         }
         Change::Unpin { .. } => true,
         Change::Repoint { expects, .. } => expects.iter().all(|address| {
+            // Who lives outside the audience is no witness for it, once a person or the record's policy says so.
+            let audience_decides = (facts.approved_by_person || audience_failover(plan, facts))
+                && facts.topology.nodes.iter().any(|(name, node)| {
+                    let judged = facts.judgement.nodes.get(name).map(|judged| judged.verdict);
+                    node.address == address && judged == Some(NodeVerdict::UnroutableForAudience)
+                });
             let about = facts
                 .judgement
                 .reach
@@ -164,7 +174,11 @@ fn accused(plan: &Plan, facts: Facts<'_>) -> bool {
                 .filter(|((_, target, tried), _)| *tried == address && matches!(target, Target::Node(_)));
             let mut domains = BTreeSet::new();
             for ((vantage, _, _), reach) in about {
-                if reach.proven() {
+                let of_audience = facts.topology.vantages.get(vantage).is_some_and(|place| place.audience);
+                if audience_decides && !of_audience {
+                    continue;
+                }
+                if reach.proven() || reach.partial() {
                     return false;
                 }
                 if reach.dead() {

@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::endpoint::in_use;
 use crate::finding::{Finding, Reason, Subject};
 use crate::judge::{Judgement, live_resolver, watched};
 use crate::names::{DomainName, NodeName, ResolverName, ServiceName, VantageName};
 use crate::time::Timestamp;
 use crate::topology::{Role, Topology};
 use crate::vantage::VantageJudgement;
-use crate::verdict::{AnswerVerdict, FleetVerdict, NodeVerdict, VantageVerdict};
+use crate::verdict::{AnswerVerdict, EndpointVerdict, FleetVerdict, NodeVerdict, VantageVerdict};
 
 /// Key of a stored incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,6 +52,8 @@ pub struct Outline {
     kind: String,
     members: BTreeSet<String>,
     resolvers: BTreeMap<(DomainName, ResolverName), AnswerVerdict>,
+    /// The native node of a service was found well since.
+    eased: bool,
 }
 
 /// The outline of a finding.
@@ -64,7 +67,7 @@ pub fn outline(finding: &Finding) -> Outline {
             }
         }
     }
-    Outline { kind: finding.kind.clone(), members: finding.members.clone(), resolvers }
+    Outline { kind: finding.kind.clone(), members: finding.members.clone(), resolvers, eased: false }
 }
 
 impl Open {
@@ -73,7 +76,7 @@ impl Open {
     fn is_news(&self, finding: &Finding) -> bool {
         let Some(known) = &self.outline else { return true };
         let now = outline(finding);
-        (now.kind != known.kind && !softer(&known.kind, &now.kind))
+        (now.kind != known.kind && (known.eased || !softer(&known.kind, &now.kind)))
             || !now.members.is_subset(&self.members)
             || now.resolvers.iter().any(|(key, verdict)| {
                 *verdict != AnswerVerdict::InsufficientEvidence && known.resolvers.get(key) != Some(verdict)
@@ -82,7 +85,8 @@ impl Open {
 }
 
 /// Whether a node that was gone everywhere is now only unroutable from some. Vantages see a recovery
-/// one after another: that is the way back and no other fault, and must not rename the incident.
+/// one after another: that is the way back and no other fault, and must not rename the incident. Once all had seen it
+/// well, it is another fault.
 fn softer(known: &str, now: &str) -> bool {
     NodeVerdict::from_word(known).is_some_and(NodeVerdict::gone) && now == NodeVerdict::UnroutableFromSome.word()
 }
@@ -203,6 +207,13 @@ impl Book {
             }
         }
         for open in self.open.values_mut() {
+            if let Subject::Service { service } = &open.subject
+                && !found.contains(&open.subject)
+                && let Some(native) = topology.services.get(service).map(|service| &service.native)
+                && let (Health::Well, Some(outline)) = (node_health(judgement, native), &mut open.outline)
+            {
+                outline.eased = true;
+            }
             let health = if found.contains(&open.subject) || in_force.contains(&open.id) {
                 Health::Sick
             } else {
@@ -233,6 +244,7 @@ fn hold(topology: &Topology, finding: &Finding) -> Duration {
         Reason::UnroutableHere { .. }
         | Reason::DeadEverywhere { .. }
         | Reason::AnswerUnusable { .. }
+        | Reason::Endpoint { .. }
         | Reason::Node { .. } => false,
     };
     let rounds = policy.control_every.saturating_mul(policy.k_min.saturating_sub(1));
@@ -262,8 +274,9 @@ pub fn health(
                 VantageVerdict::Silent
                 | VantageVerdict::Captive
                 | VantageVerdict::UplinkDown
-                | VantageVerdict::Intercepted => Health::Sick,
-                VantageVerdict::Unmeasured | VantageVerdict::Degraded => Health::Unknown,
+                | VantageVerdict::Intercepted
+                | VantageVerdict::ClockSkewed => Health::Sick,
+                VantageVerdict::Late | VantageVerdict::Unmeasured | VantageVerdict::Degraded => Health::Unknown,
             })
         }
         Subject::UnroutableAt { .. } if members_watched(topology, open).next().is_none() => Health::Well,
@@ -275,6 +288,7 @@ pub fn health(
             worst(topology.vantages.keys().map(|vantage| live_health(topology, judgement, vantage, name)))
         }
         Subject::NameAt { vantage, name } => live_health(topology, judgement, vantage, name),
+        Subject::Endpoint { resolver } => endpoint_health(topology, judgement, open, resolver),
         Subject::Service { service } => match topology.services.get(service) {
             Some(service_now) => match serving.get(service) {
                 Some(node) if *node == service_now.native => node_health(judgement, node),
@@ -299,9 +313,35 @@ fn gone(topology: &Topology, subject: &Subject) -> bool {
         Subject::Vantage { vantage } | Subject::UnroutableAt { vantage } => !topology.vantages.contains_key(vantage),
         Subject::Name { name } => !watched(topology, name),
         Subject::NameAt { vantage, name } => !topology.vantages.contains_key(vantage) || !watched(topology, name),
+        Subject::Endpoint { resolver } => !topology.resolvers.contains_key(resolver),
         Subject::Service { service } => !topology.services.contains_key(service),
         Subject::Node { node } => !topology.nodes.contains_key(node),
     }
+}
+
+/// The places that could not use an endpoint, as far as they still do.
+fn endpoint_health(topology: &Topology, judgement: &Judgement, open: &Open, resolver: &ResolverName) -> Health {
+    let places = open.members.iter().filter_map(|member| member.parse::<VantageName>().ok());
+    let users = places.filter(|place| in_use(topology, place) == Some(resolver)).map(|place| {
+        judgement.endpoint(&place, resolver).map_or(Health::Unknown, |judged| match judged.verdict {
+            EndpointVerdict::Ok => Health::Well,
+            EndpointVerdict::InsufficientEvidence => Health::Unknown,
+            EndpointVerdict::Rewrites
+            | EndpointVerdict::Throttled
+            | EndpointVerdict::Misconfigured
+            | EndpointVerdict::NoPath
+            | EndpointVerdict::Refused
+            | EndpointVerdict::PmtuBlackhole
+            | EndpointVerdict::TlsFailed
+            | EndpointVerdict::HttpFailed
+            | EndpointVerdict::Silent
+            | EndpointVerdict::ServingStale
+            | EndpointVerdict::AliveNotResolving
+            | EndpointVerdict::StaleCacheMasking => Health::Sick,
+        })
+    });
+    // Nobody uses it any more: nobody suffers.
+    worst(users.chain(std::iter::once(Health::Well)))
 }
 
 fn worst(parts: impl IntoIterator<Item = Health>) -> Health {
@@ -321,6 +361,11 @@ fn answer_health(verdict: AnswerVerdict) -> Health {
         AnswerVerdict::Ok | AnswerVerdict::SteeredByVantage | AnswerVerdict::FamilyUnusable => Health::Well,
         AnswerVerdict::InsufficientEvidence => Health::Unknown,
         AnswerVerdict::NotObtained
+        | AnswerVerdict::Injected
+        | AnswerVerdict::Forged
+        | AnswerVerdict::BogusAtResolver
+        | AnswerVerdict::Stub
+        | AnswerVerdict::PathPartial
         | AnswerVerdict::Servfail
         | AnswerVerdict::Refused
         | AnswerVerdict::Denied
@@ -368,6 +413,8 @@ fn node_health(judgement: &Judgement, node: &NodeName) -> Health {
         NodeVerdict::Ok => Health::Well,
         NodeVerdict::InsufficientEvidence => Health::Unknown,
         NodeVerdict::UnroutableFromSome
+        | NodeVerdict::PathPartial
+        | NodeVerdict::UnroutableForAudience
         | NodeVerdict::ImpostorEverywhere
         | NodeVerdict::CertInvalidEverywhere
         | NodeVerdict::OpenButDead

@@ -5,10 +5,11 @@ use std::net::IpAddr;
 
 use crate::answer::{self, Answer, ReachMap, Setting};
 use crate::elsewhere::Elsewhere;
+use crate::endpoint::{self, EndpointJudgement};
 use crate::fold::{Fold, VantageState};
 use crate::names::{DomainName, NodeName, ResolverName, VantageName};
 use crate::node::{self, NodeJudgement};
-use crate::observation::Target;
+use crate::observation::{Outcome, Target};
 use crate::reach;
 use crate::time::Timestamp;
 use crate::topology::{Role, Topology};
@@ -28,6 +29,8 @@ pub struct Judgement {
     pub reach: ReachMap,
     /// Each name as each resolver answers it at each vantage.
     pub answers: BTreeMap<(VantageName, DomainName, ResolverName), Answer>,
+    /// Each endpoint that was checked lately, at each vantage.
+    pub endpoints: BTreeMap<(VantageName, ResolverName), EndpointJudgement>,
     /// Each node across vantages.
     pub nodes: BTreeMap<NodeName, NodeJudgement>,
 }
@@ -39,9 +42,18 @@ pub fn judge(topology: &Topology, fold: &Fold, now: Timestamp) -> Judgement {
         topology.vantages.keys().map(|name| (name.clone(), vantage::judge(topology, fold, name, now))).collect();
     let reach = judge_reach(topology, fold, &vantages, now);
     let elsewhere = Elsewhere::of(&reach);
-    let setting = Setting { topology, vantages: &vantages, reach: &reach, elsewhere: &elsewhere, now };
+    let answered = answered(topology, fold, &vantages, now);
+    let setting =
+        Setting { topology, vantages: &vantages, reach: &reach, elsewhere: &elsewhere, answered: &answered, now };
+    let mut endpoints = BTreeMap::new();
     let mut answers = BTreeMap::new();
     for (vantage, state) in fold.vantages() {
+        let Some(standing) = vantages.get(vantage) else { continue };
+        for resolver in state.endpoints.keys().filter(|resolver| topology.resolvers.contains_key(*resolver)) {
+            if let Some(judged) = endpoint::judge(topology, vantage, standing, state, resolver, now) {
+                endpoints.insert((vantage.clone(), resolver.clone()), judged);
+            }
+        }
         let asked: BTreeSet<(&DomainName, &ResolverName)> =
             state.answers.keys().map(|(name, resolver, _)| (name, resolver)).collect();
         for (name, resolver) in asked {
@@ -51,9 +63,32 @@ pub fn judge(topology: &Topology, fold: &Fold, now: Timestamp) -> Judgement {
             }
         }
     }
+    answer::steer(&mut answers);
     let nodes =
         topology.nodes.iter().map(|(name, node)| (name.clone(), node::judge(topology, &reach, name, node))).collect();
-    Judgement { at: now, fleet: vantage::judge_fleet(vantages.values()), vantages, reach, answers, nodes }
+    Judgement { at: now, fleet: vantage::judge_fleet(vantages.values()), vantages, reach, answers, endpoints, nodes }
+}
+
+/// Names that some resolver answers at some vantage whose successes count.
+fn answered(
+    topology: &Topology,
+    fold: &Fold,
+    vantages: &BTreeMap<VantageName, VantageJudgement>,
+    now: Timestamp,
+) -> BTreeSet<DomainName> {
+    let mut names = BTreeSet::new();
+    for (vantage, state) in fold.vantages() {
+        if !vantages.get(vantage).is_some_and(VantageJudgement::may_prove) {
+            continue;
+        }
+        for ((name, _, _), answer) in &state.answers {
+            let exists = matches!(answer.outcome, Outcome::Answered | Outcome::Empty) && !answer.marks.kept_back;
+            if exists && now.since(answer.at) <= topology.policy.fresh_for && !names.contains(name) {
+                names.insert(name.clone());
+            }
+        }
+    }
+    names
 }
 
 fn judge_reach(
@@ -106,6 +141,12 @@ impl Judgement {
     #[must_use]
     pub fn answer(&self, vantage: &VantageName, name: &DomainName, resolver: &ResolverName) -> Option<&Answer> {
         self.answers.get(&(vantage.clone(), name.clone(), resolver.clone()))
+    }
+
+    /// An endpoint at a vantage, if it was checked lately.
+    #[must_use]
+    pub fn endpoint(&self, vantage: &VantageName, resolver: &ResolverName) -> Option<&EndpointJudgement> {
+        self.endpoints.get(&(vantage.clone(), resolver.clone()))
     }
 
     /// Answers of every resolver but the live one for one name at one vantage.

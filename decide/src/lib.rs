@@ -6,9 +6,10 @@
 //! * values: [`names`], [`address`], [`time`]
 //! * what comes in: [`observation`] (facts of agents), [`topology`] (what the operator configured)
 //! * [`fold`]: observations in commit order become the state that judging reads
-//! * verdicts, one table a file: [`vantage`], [`reach`], [`answer`], [`node`]; their words in
+//! * how much evidence is enough: [`chance`] (runs), [`gray`] (single attempts)
+//! * verdicts, one table a file: [`vantage`], [`reach`], [`answer`], [`endpoint`], [`node`]; their words in
 //!   [`verdict`]; all of them at one moment in [`judge`]; what they mean to a user in [`presence`]
-//! * [`finding`]: verdicts of all vantages compared
+//! * [`finding`]: verdicts of all vantages compared; [`call`]: what each calls for besides a change
 //! * [`incident`]: findings that outlast hysteresis, from opening to closing
 //! * [`wanted`]: which evidence is missing and who shall be asked for it; [`trace`]: which paths
 //! * [`change`], [`plan`]: a remedy made concrete; [`guard`] judges any plan before it runs
@@ -19,10 +20,14 @@
 
 pub mod address;
 pub mod answer;
+pub mod call;
+pub mod chance;
 pub mod change;
 pub mod elsewhere;
+pub mod endpoint;
 pub mod finding;
 pub mod fold;
+pub mod gray;
 pub mod guard;
 pub mod incident;
 pub mod judge;

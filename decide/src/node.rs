@@ -2,12 +2,14 @@
 //!
 //! | # | evidence | verdict |
 //! |---|---|---|
-//! | 1 | proven somewhere, dead nowhere | ok |
-//! | 2 | proven somewhere after it began to fail where it is dead | unroutable from some |
-//! | 3 | proven somewhere, but before that: asked again, and a veto until it answers or goes stale | insufficient evidence |
-//! | 4 | fewer than two accusers, or all in one failure domain | insufficient evidence |
-//! | 5 | all accusers agree on impostor, certificate time, open but dead, refused | that one |
-//! | 6 | else | dead everywhere |
+//! | 1 | proven somewhere, dead and partly reached nowhere | ok |
+//! | 2 | partly reached somewhere, dead nowhere | path partial |
+//! | 3 | alive outside the audience alone, since it fails; two of the audience in two failure domains find it dead | unroutable for audience |
+//! | 4 | alive or partly reached somewhere after it began to fail where it is dead | unroutable from some |
+//! | 5 | alive somewhere, but before that: asked again, and a veto until it answers or goes stale | insufficient evidence |
+//! | 6 | fewer than two accusers, or all in one failure domain | insufficient evidence |
+//! | 7 | all accusers agree on impostor, certificate time, open but dead, refused | that one |
+//! | 8 | else | dead everywhere |
 //!
 //! A proven living witness vetoes whatever the number of accusers: there is no percentage vote.
 
@@ -29,6 +31,9 @@ pub struct NodeJudgement {
     pub verdict: NodeVerdict,
     /// Vantages that prove it alive.
     pub alive_at: Vec<VantageName>,
+    /// Vantages that a part of the flows connects with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partial_at: Vec<VantageName>,
     /// Vantages that find it dead by enough probes and may accuse, with what each found.
     pub accusers: BTreeMap<VantageName, AddressVerdict>,
     /// Failure domains of the accusers.
@@ -48,16 +53,26 @@ pub fn judge(topology: &Topology, reach: &crate::answer::ReachMap, name: &NodeNa
     let mut judgement = NodeJudgement {
         verdict: NodeVerdict::InsufficientEvidence,
         alive_at: Vec::new(),
+        partial_at: Vec::new(),
         accusers: BTreeMap::new(),
         accusing_domains: BTreeSet::new(),
         suspected_at: Vec::new(),
         evidence: Vec::new(),
     };
     let (mut newest_alive, mut first_failing) = (None, None);
+    let (mut alive_to_audience, mut audience_domains) = (false, BTreeSet::new());
     for (vantage, place) in &topology.vantages {
         let key = (vantage.clone(), Target::Node(name.clone()), node.address);
         let Some(here): Option<&Reach> = reach.get(&key) else { continue };
-        let enough = if here.proven() {
+        alive_to_audience |= place.audience && (here.proven() || here.partial());
+        if place.audience && here.dead() {
+            audience_domains.insert(&place.failure_domain);
+        }
+        let enough = if here.partial() {
+            newest_alive = newest_alive.max(here.at);
+            judgement.partial_at.push(vantage.clone());
+            judgement.partial_at.len() > WITNESSES_MAX
+        } else if here.proven() {
             newest_alive = newest_alive.max(here.at);
             judgement.alive_at.push(vantage.clone());
             judgement.alive_at.len() > WITNESSES_MAX
@@ -79,18 +94,20 @@ pub fn judge(topology: &Topology, reach: &crate::answer::ReachMap, name: &NodeNa
     }
     // As `Reach::contradicts` of any two of them.
     let contradicted = first_failing.is_some_and(|since| newest_alive >= Some(since));
-    judgement.verdict = row(&judgement, contradicted);
+    let lost_to_audience = !alive_to_audience && audience_domains.len() >= ACCUSERS_MIN;
+    judgement.verdict = row(&judgement, contradicted, lost_to_audience);
     judgement
 }
 
-fn row(judgement: &NodeJudgement, contradicted: bool) -> NodeVerdict {
-    let alive = !judgement.alive_at.is_empty();
+fn row(judgement: &NodeJudgement, contradicted: bool, lost_to_audience: bool) -> NodeVerdict {
+    let partial = !judgement.partial_at.is_empty();
+    let alive = partial || !judgement.alive_at.is_empty();
     let accusers = judgement.accusers.len();
     if alive && accusers == 0 {
-        return NodeVerdict::Ok;
+        return if partial { NodeVerdict::PathPartial } else { NodeVerdict::Ok };
     }
     if contradicted {
-        return NodeVerdict::UnroutableFromSome;
+        return if lost_to_audience { NodeVerdict::UnroutableForAudience } else { NodeVerdict::UnroutableFromSome };
     }
     if alive {
         return NodeVerdict::InsufficientEvidence;

@@ -10,9 +10,11 @@ use crate::time::Timestamp;
 mod lane;
 mod meaning;
 mod outcome;
+mod particulars;
 
 pub use lane::Lane;
 pub use outcome::{Group, Outcome, Says};
+pub use particulars::{Particulars, Recent, Validation};
 
 /// Key of a stored observation; rises in commit order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,8 +34,12 @@ pub struct Observation {
     pub received_at: Timestamp,
     /// Why it was measured.
     pub purpose: Purpose,
+    /// Older than two rounds, or of an earlier start of the agent: history, which never votes.
+    pub late: bool,
     /// What was measured.
     pub fact: Fact,
+    /// What came beside it.
+    pub particulars: Particulars,
 }
 
 /// Why something was measured.

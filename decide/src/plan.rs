@@ -10,7 +10,7 @@ use crate::change::Change;
 use crate::finding::Subject;
 use crate::fold::Fold;
 use crate::incident::{IncidentId, Open};
-use crate::judge::Judgement;
+use crate::judge::{Judgement, live_resolver};
 use crate::names::{Addresses, DomainName, DriverName, NodeName, ResolverName, ServiceName, VantageName};
 use crate::observation::word_enum;
 use crate::time::Timestamp;
@@ -19,6 +19,7 @@ use crate::verdict::{AnswerVerdict, NodeVerdict};
 
 pub mod pin;
 pub mod repoint;
+mod switch;
 
 /// Key of a stored plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -183,8 +184,18 @@ pub enum NoPlan {
         /// How many it may make.
         changes_max: u32,
     },
-    /// No address or node is proven where it must be.
+    /// No address, node or endpoint is proven where it must be.
     NoProvenTarget,
+    /// Another encrypted endpoint does better there, as measured from there. No driver switches resolvers: it is offered
+    /// to whoever looks after that one.
+    SwitchByHand {
+        /// Where.
+        vantage: VantageName,
+        /// To which endpoint.
+        to: ResolverName,
+        /// Whether the cache must be emptied after the new one is proven: it hides that the old one is dead.
+        then_flush: bool,
+    },
     /// What other resolvers give at that vantage is not known yet.
     ResolversUnknown {
         /// Those that are missing.
@@ -296,12 +307,37 @@ pub fn plan(situation: Situation<'_>) -> Vec<Decision> {
             names.map(|name| pin::decide(situation, vantage, &name)).collect()
         }
         Subject::Service { service } => vec![repoint::decide(situation, service)],
-        Subject::Fleet
-        | Subject::Vantage { .. }
-        | Subject::Name { .. }
-        | Subject::NameAt { .. }
-        | Subject::Node { .. } => hold(subject.name(), NoPlan::NotifyOnly),
+        Subject::NameAt { vantage, name } => vec![at_place(situation, vantage, name)],
+        // The places that are given what is dead; the path of none of them is to blame.
+        Subject::Name { name } => dead_places(situation, name)
+            .map(|vantage| switch::for_name(situation, vantage, name, format!("{name}@{vantage}")))
+            .collect(),
+        Subject::Endpoint { resolver } => {
+            let places = situation.incident.members.iter().filter_map(|member| member.parse::<VantageName>().ok());
+            places.map(|vantage| switch::for_endpoint(situation, &vantage, resolver)).collect()
+        }
+        Subject::Fleet | Subject::Vantage { .. } | Subject::Node { .. } => hold(subject.name(), NoPlan::NotifyOnly),
     }
+}
+
+/// One name that gets no good answer at one place: a switch first, then a pin where a block's address is served.
+fn at_place(situation: Situation<'_>, vantage: &VantageName, name: &DomainName) -> Decision {
+    let live = live_resolver(situation.topology);
+    let answer = live.and_then(|live| situation.judgement.answer(vantage, name, live));
+    let pinned = situation.about(name.as_str()).any(|record| record.plan.change.sets().is_some());
+    let stub = answer.is_some_and(|answer| answer.verdict == AnswerVerdict::Stub);
+    if pinned || stub {
+        return pin::decide(situation, vantage, name);
+    }
+    switch::for_name(situation, vantage, name, name.to_string())
+}
+
+fn dead_places<'a>(situation: Situation<'a>, name: &'a DomainName) -> impl Iterator<Item = &'a VantageName> {
+    let live = live_resolver(situation.topology);
+    situation.topology.vantages.keys().filter(move |vantage| {
+        let answer = live.and_then(|live| situation.judgement.answer(vantage, name, live));
+        answer.is_some_and(|answer| answer.verdict == AnswerVerdict::DeadEverywhere)
+    })
 }
 
 impl Situation<'_> {

@@ -4,7 +4,7 @@
 //! known is never counted as either.
 
 use crate::observation::word_enum;
-use crate::verdict::{AddressVerdict, AnswerVerdict, NodeVerdict, VantageVerdict};
+use crate::verdict::{AddressVerdict, AnswerVerdict, EndpointVerdict, NodeVerdict, VantageVerdict};
 use serde::{Deserialize, Serialize};
 
 word_enum! {
@@ -22,9 +22,9 @@ word_enum! {
 impl From<VantageVerdict> for Presence {
     fn from(verdict: VantageVerdict) -> Self {
         match verdict {
-            VantageVerdict::Ok | VantageVerdict::Degraded => Self::Online,
+            VantageVerdict::Ok | VantageVerdict::Degraded | VantageVerdict::ClockSkewed => Self::Online,
             VantageVerdict::Captive | VantageVerdict::UplinkDown | VantageVerdict::Intercepted => Self::Offline,
-            VantageVerdict::Silent | VantageVerdict::Unmeasured => Self::Unknown,
+            VantageVerdict::Silent | VantageVerdict::Late | VantageVerdict::Unmeasured => Self::Unknown,
         }
     }
 }
@@ -32,7 +32,7 @@ impl From<VantageVerdict> for Presence {
 impl From<AddressVerdict> for Presence {
     fn from(verdict: AddressVerdict) -> Self {
         match verdict {
-            AddressVerdict::Ok | AddressVerdict::OkUnproven => Self::Online,
+            AddressVerdict::Ok | AddressVerdict::OkUnproven | AddressVerdict::PartialPath => Self::Online,
             AddressVerdict::Refused
             | AddressVerdict::Silent
             | AddressVerdict::OpenButDead
@@ -50,8 +50,15 @@ impl From<AddressVerdict> for Presence {
 impl From<AnswerVerdict> for Presence {
     fn from(verdict: AnswerVerdict) -> Self {
         match verdict {
-            AnswerVerdict::Ok | AnswerVerdict::SteeredByVantage | AnswerVerdict::PartlyDead => Self::Online,
+            AnswerVerdict::Ok
+            | AnswerVerdict::SteeredByVantage
+            | AnswerVerdict::PartlyDead
+            | AnswerVerdict::PathPartial => Self::Online,
             AnswerVerdict::NotObtained
+            | AnswerVerdict::Injected
+            | AnswerVerdict::Forged
+            | AnswerVerdict::BogusAtResolver
+            | AnswerVerdict::Stub
             | AnswerVerdict::Servfail
             | AnswerVerdict::Refused
             | AnswerVerdict::Denied
@@ -68,10 +75,33 @@ impl From<AnswerVerdict> for Presence {
     }
 }
 
+impl From<EndpointVerdict> for Presence {
+    fn from(verdict: EndpointVerdict) -> Self {
+        match verdict {
+            // Served from its cache is served, as long as that lasts.
+            EndpointVerdict::Ok | EndpointVerdict::ServingStale | EndpointVerdict::StaleCacheMasking => Self::Online,
+            EndpointVerdict::Rewrites
+            | EndpointVerdict::NoPath
+            | EndpointVerdict::Refused
+            | EndpointVerdict::PmtuBlackhole
+            | EndpointVerdict::TlsFailed
+            | EndpointVerdict::HttpFailed
+            | EndpointVerdict::Silent
+            | EndpointVerdict::AliveNotResolving => Self::Offline,
+            EndpointVerdict::InsufficientEvidence | EndpointVerdict::Throttled | EndpointVerdict::Misconfigured => {
+                Self::Unknown
+            }
+        }
+    }
+}
+
 impl From<NodeVerdict> for Presence {
     fn from(verdict: NodeVerdict) -> Self {
         match verdict {
-            NodeVerdict::Ok | NodeVerdict::UnroutableFromSome => Self::Online,
+            NodeVerdict::Ok
+            | NodeVerdict::PathPartial
+            | NodeVerdict::UnroutableForAudience
+            | NodeVerdict::UnroutableFromSome => Self::Online,
             NodeVerdict::ImpostorEverywhere
             | NodeVerdict::CertInvalidEverywhere
             | NodeVerdict::OpenButDead

@@ -6,12 +6,13 @@
 //! | 2 | the vantage lacks the family | family unavailable |
 //! | 3 | newest probe completed TLS for the name | ok |
 //! | 4 | newest probe completed TCP, TCP-only by design, not intercepted | ok, unproven |
-//! | 5 | stale, fewer than `k_min` failures over `span_min`, no control passed since, or the vantage may not accuse | unmeasured |
+//! | 4a | its probes come through, and more single attempts are lost than is usual there | partial path |
+//! | 5 | stale, too few failures for what its controls lose, or over less than `span_min`, no control passed since, or the vantage may not accuse | unmeasured |
 //! | 6 | RST (not intercepted) | refused |
 //! | 7 | nothing, ICMP, no route for the prefix | silent |
 //! | 8 | TLS hangs, is reset or not spoken | open but dead |
 //! | 9 | certificate name or authority | impostor |
-//! | 10 | certificate time | certificate time |
+//! | 10 | certificate time, its clock being right | certificate time |
 //! | 11 | TLS hangs, and completes with small segments | path MTU black hole |
 //! | 12 | HTTP answer other than expected | HTTP failed |
 
@@ -20,6 +21,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::address;
+use crate::chance;
 use crate::fold::{Run, VantageState};
 use crate::observation::{Group, ObservationId, Outcome, Target};
 use crate::time::Timestamp;
@@ -34,6 +36,12 @@ pub struct Reach {
     pub verdict: AddressVerdict,
     /// Failures in a row.
     pub failures: u32,
+    /// How many it takes there, where its controls lose more than a few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<u32>,
+    /// Single attempts that were counted and those of them that were lost, where the path is partial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<(u16, u16)>,
     /// What they span, in ms.
     pub span_ms: u64,
     /// Newest probe, if any.
@@ -46,7 +54,16 @@ pub struct Reach {
 
 impl Reach {
     fn bare(verdict: AddressVerdict) -> Self {
-        Self { verdict, failures: 0, span_ms: 0, at: None, failing_since: None, evidence: Vec::new() }
+        Self {
+            verdict,
+            failures: 0,
+            wanted: None,
+            attempts: None,
+            span_ms: 0,
+            at: None,
+            failing_since: None,
+            evidence: Vec::new(),
+        }
     }
 
     /// Shown usable from here: TLS for the name, or TCP where the target is TCP-only.
@@ -55,6 +72,7 @@ impl Reach {
         match self.verdict {
             AddressVerdict::Ok | AddressVerdict::OkUnproven => true,
             AddressVerdict::RefusedByPolicy
+            | AddressVerdict::PartialPath
             | AddressVerdict::FamilyUnavailable
             | AddressVerdict::Refused
             | AddressVerdict::Silent
@@ -80,17 +98,24 @@ impl Reach {
             | AddressVerdict::HttpFailed => true,
             AddressVerdict::RefusedByPolicy
             | AddressVerdict::FamilyUnavailable
+            | AddressVerdict::PartialPath
             | AddressVerdict::Ok
             | AddressVerdict::OkUnproven
             | AddressVerdict::Unmeasured => false,
         }
     }
 
-    /// Proven from here by a probe that ended after `failing` began to fail there. Only such a
+    /// Some attempts come through and some do not.
+    #[must_use]
+    pub fn partial(&self) -> bool {
+        self.verdict == AddressVerdict::PartialPath
+    }
+
+    /// Proven, or partly reached, from here by a probe that ended after `failing` began to fail there. Only such a
     /// success contradicts the failure; an older one may be the world before the fault.
     #[must_use]
     pub fn contradicts(&self, failing: &Reach) -> bool {
-        self.proven() && failing.failing_since.is_some_and(|since| self.at >= Some(since))
+        (self.proven() || self.partial()) && failing.failing_since.is_some_and(|since| self.at >= Some(since))
     }
 
     /// Failing, but not yet by enough probes: more evidence is wanted.
@@ -119,6 +144,8 @@ pub fn judge(
     let mut reach = Reach {
         verdict: AddressVerdict::Unmeasured,
         failures: run.failures,
+        wanted: (run.failures > 0).then(|| chance::wanted(&topology.policy, state.recent)),
+        attempts: None,
         span_ms: u64::try_from(run.failing_for().as_millis()).unwrap_or(u64::MAX),
         at: Some(run.at),
         failing_since: run.failing_since,
@@ -129,6 +156,9 @@ pub fn judge(
         return reach;
     }
     reach.verdict = row(topology, vantage, state, run);
+    if reach.partial() {
+        reach.attempts = Some(run.gray.counted());
+    }
     reach
 }
 
@@ -141,6 +171,7 @@ fn row(topology: &Topology, vantage: &VantageJudgement, state: &VantageState, ru
         Group::Refused => AddressVerdict::RefusedByPolicy,
         Group::Own if run.outcome == Outcome::FamilyUnavailable => AddressVerdict::FamilyUnavailable,
         Group::Works if !vantage.may_prove() => AddressVerdict::Unmeasured,
+        Group::Works if run.gray.partial() && vantage.may_accuse() && !middlebox => AddressVerdict::PartialPath,
         Group::Works if run.outcome != Outcome::TcpOk => AddressVerdict::Ok,
         Group::Works if !middlebox => AddressVerdict::OkUnproven,
         // A middlebox that accepts everything also refuses and swallows in the target's place.
@@ -151,6 +182,9 @@ fn row(topology: &Topology, vantage: &VantageJudgement, state: &VantageState, ru
         // Behind such a middlebox an open port without TLS means: nothing is there.
         Group::Tls if middlebox => if_enough(AddressVerdict::Silent),
         Group::Tls => if_enough(AddressVerdict::OpenButDead),
+        Group::Certificate if run.outcome.is_certificate_time() && !vantage.knows_the_time() => {
+            AddressVerdict::Unmeasured
+        }
         Group::Certificate if run.outcome.is_certificate_time() => if_enough(AddressVerdict::CertTime),
         Group::Certificate => if_enough(AddressVerdict::Impostor),
         Group::Http => if_enough(AddressVerdict::HttpFailed),

@@ -1,6 +1,6 @@
 //! What the operator configured: places, names, machines, and how careful to be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub struct Topology {
     pub nodes: BTreeMap<NodeName, Node>,
     /// Services of ours.
     pub services: BTreeMap<ServiceName, Service>,
+    /// Addresses that stand for a block: a hint, which yields to proof.
+    pub stubs: BTreeSet<IpAddr>,
     /// How careful to be.
     pub policy: Policy,
 }
@@ -38,6 +40,10 @@ pub struct Vantage {
     pub pin_driver: Option<DriverName>,
     /// What the pin driver may do by itself.
     pub pin_mode: Mode,
+    /// Whether its owner switches its resolver by hand: then a switch that would heal is offered before any pin.
+    pub switch_by_hand: bool,
+    /// Whether it stands for the users of the services.
+    pub audience: bool,
 }
 
 /// A resolver under test.
@@ -47,6 +53,10 @@ pub struct Resolver {
     pub transport: Transport,
     /// What it may be used for.
     pub role: Role,
+    /// Whether it validates signatures (DNSSEC): one that does not is no way out of a zone that is broken.
+    pub validates: bool,
+    /// Whether it is meant to filter: then a filtered answer is its work and no fault.
+    pub filtering_wanted: bool,
 }
 
 /// How a resolver is spoken to.
@@ -128,6 +138,8 @@ pub struct Service {
     pub driver: DriverName,
     /// What the driver may do by itself.
     pub mode: Mode,
+    /// Whether it may also move when only the audience has lost the node; else a person is asked.
+    pub audience_failover: bool,
 }
 
 /// What automation may do.
@@ -148,6 +160,9 @@ pub enum Mode {
 pub struct Policy {
     /// Fewest agreeing failed probes for a fault.
     pub k_min: u32,
+    /// Most agreeing failed probes asked for, however many of a vantage's controls fail without a fault. Not
+    /// above `k_min`: what the controls lose is not regarded.
+    pub k_max: u32,
     /// Shortest time they must span.
     pub span_min: Duration,
     /// Interval of canary rounds.
@@ -195,6 +210,7 @@ impl Policy {
         let s = Duration::from_secs;
         Self {
             k_min: 3,
+            k_max: 12,
             span_min: s(7),
             canary_every: s(60),
             node_every: s(20),
@@ -223,6 +239,7 @@ impl Policy {
         let s = Duration::from_secs;
         Self {
             k_min: 3,
+            k_max: 3,
             span_min: s(3),
             canary_every: s(5),
             node_every: s(5),

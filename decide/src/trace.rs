@@ -50,13 +50,16 @@ pub fn wanted(topology: &Topology, judgement: &Judgement) -> BTreeSet<Ask> {
     let answers = judgement.answers.iter().filter(|(_, answer)| suspects_path(answer.verdict)).flat_map(
         |((vantage, name, _), answer)| {
             let target = Target::Name(name.clone());
-            answer.dead.iter().map(move |address| (vantage.clone(), target.clone(), *address))
+            answer.dead.iter().chain(&answer.partial).map(move |address| (vantage.clone(), target.clone(), *address))
         },
     );
     let nodes = judgement.nodes.iter().filter(|(_, node)| node_suspects_path(node.verdict)).flat_map(|(name, node)| {
         let address = topology.nodes.get(name).map(|node| node.address);
         let target = Target::Node(name.clone());
-        node.accusers.keys().filter_map(move |vantage| Some((vantage.clone(), target.clone(), address?)))
+        node.accusers
+            .keys()
+            .chain(&node.partial_at)
+            .filter_map(move |vantage| Some((vantage.clone(), target.clone(), address?)))
     });
     answers
         .chain(nodes)
@@ -68,7 +71,7 @@ pub fn wanted(topology: &Topology, judgement: &Judgement) -> BTreeSet<Ask> {
 /// Whether what was found may be the path's doing.
 fn lost_on_the_way(verdict: AddressVerdict) -> bool {
     match verdict {
-        AddressVerdict::Silent | AddressVerdict::PmtuBlackhole => true,
+        AddressVerdict::Silent | AddressVerdict::PmtuBlackhole | AddressVerdict::PartialPath => true,
         AddressVerdict::RefusedByPolicy
         | AddressVerdict::FamilyUnavailable
         | AddressVerdict::Ok
@@ -83,9 +86,21 @@ fn lost_on_the_way(verdict: AddressVerdict) -> bool {
 }
 
 fn suspects_path(verdict: AnswerVerdict) -> bool {
-    [AnswerVerdict::UnroutableHere, AnswerVerdict::DeadEverywhere, AnswerVerdict::PartlyDead].contains(&verdict)
+    [
+        AnswerVerdict::UnroutableHere,
+        AnswerVerdict::DeadEverywhere,
+        AnswerVerdict::PartlyDead,
+        AnswerVerdict::PathPartial,
+    ]
+    .contains(&verdict)
 }
 
 fn node_suspects_path(verdict: NodeVerdict) -> bool {
-    [NodeVerdict::UnroutableFromSome, NodeVerdict::DeadEverywhere].contains(&verdict)
+    [
+        NodeVerdict::UnroutableFromSome,
+        NodeVerdict::UnroutableForAudience,
+        NodeVerdict::PathPartial,
+        NodeVerdict::DeadEverywhere,
+    ]
+    .contains(&verdict)
 }

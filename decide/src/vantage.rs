@@ -3,12 +3,14 @@
 //! | # | evidence | verdict | its failures count | its successes count |
 //! |---|---|---|---|---|
 //! | 1 | no report for `silent_after`, counted from when the coordinator could hear | silent | no | no |
+//! | 1a | the same, but what is too old to vote came lately | late | no | no |
 //! | 2 | no control measured lately | unmeasured | no | yes |
 //! | 3 | the captive-portal question got an HTTP answer other than 204 | captive | no | no |
 //! | 4 | no positive control reached | uplink down | no | yes |
 //! | 5 | the negative control answered | intercepted | only from TLS up | only from TLS up |
 //! | 6 | a minority of the controls reached | degraded | no | yes |
-//! | 7 | else | ok | yes | yes |
+//! | 7 | its clock is off by more than [`SKEW_MAX_MS`] | clock skewed | all but a certificate's time | yes |
+//! | 8 | else | ok | yes | yes |
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +32,9 @@ pub struct VantageJudgement {
     pub controls_failed: Vec<ControlName>,
     /// Last report, if any.
     pub last_report_at: Option<Timestamp>,
+    /// How far its clock is off, in ms, where that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_offset_ms: Option<i64>,
     /// Control checks that decided.
     pub evidence: Vec<ObservationId>,
 }
@@ -39,8 +44,9 @@ impl VantageJudgement {
     #[must_use]
     pub fn may_accuse(&self) -> bool {
         match self.verdict {
-            VantageVerdict::Ok | VantageVerdict::Intercepted => true,
+            VantageVerdict::Ok | VantageVerdict::Intercepted | VantageVerdict::ClockSkewed => true,
             VantageVerdict::Silent
+            | VantageVerdict::Late
             | VantageVerdict::Unmeasured
             | VantageVerdict::Captive
             | VantageVerdict::UplinkDown
@@ -52,13 +58,20 @@ impl VantageJudgement {
     #[must_use]
     pub fn may_prove(&self) -> bool {
         match self.verdict {
-            VantageVerdict::Silent | VantageVerdict::Captive => false,
+            VantageVerdict::Silent | VantageVerdict::Late | VantageVerdict::Captive => false,
             VantageVerdict::Ok
+            | VantageVerdict::ClockSkewed
             | VantageVerdict::Intercepted
             | VantageVerdict::Unmeasured
             | VantageVerdict::UplinkDown
             | VantageVerdict::Degraded => true,
         }
+    }
+
+    /// Whether what it says of a certificate's time counts.
+    #[must_use]
+    pub fn knows_the_time(&self) -> bool {
+        self.verdict != VantageVerdict::ClockSkewed
     }
 
     /// Whether something between it and the world accepts every TCP connection.
@@ -67,6 +80,10 @@ impl VantageJudgement {
         self.verdict == VantageVerdict::Intercepted
     }
 }
+
+/// Beyond this a vantage's clock cannot tell whether a certificate is in its time, in ms: what a synchronised clock and the
+/// way to the coordinator differ by is far less.
+pub const SKEW_MAX_MS: u64 = 2000;
 
 /// Positive controls one round of an agent asks, in turn, when more are configured.
 const ASKED_A_ROUND: usize = 3;
@@ -82,9 +99,13 @@ pub fn judge(topology: &Topology, fold: &Fold, name: &VantageName, now: Timestam
         controls_reached: Vec::new(),
         controls_failed: Vec::new(),
         last_report_at: state.last_report_at,
+        clock_offset_ms: None,
         evidence: Vec::new(),
     };
     if fold.unheard_for(name, now) > policy.silent_after {
+        if state.last_late_at.is_some_and(|at| now.since(at) <= policy.silent_after) {
+            judgement.verdict = VantageVerdict::Late;
+        }
         return judgement;
     }
     let control_fresh_for = policy.control_every * 5 / 2;
@@ -121,6 +142,9 @@ pub fn judge(topology: &Topology, fold: &Fold, name: &VantageName, now: Timestam
         VantageVerdict::Intercepted
     } else if reached < failed {
         VantageVerdict::Degraded
+    } else if let Some(offset) = state.clock_offset_ms.filter(|offset| offset.unsigned_abs() > SKEW_MAX_MS) {
+        judgement.clock_offset_ms = Some(offset);
+        VantageVerdict::ClockSkewed
     } else {
         VantageVerdict::Ok
     };
@@ -154,11 +178,14 @@ pub fn judge_fleet<'a>(judgements: impl Iterator<Item = &'a VantageJudgement>) -
         match judgement.verdict {
             VantageVerdict::Silent => continue,
             VantageVerdict::UplinkDown => cut_off += 1,
+            // It is heard, and says nothing of now.
+            VantageVerdict::Late => {}
             // One that has not measured its controls yet says nothing about the fleet.
             VantageVerdict::Unmeasured
             | VantageVerdict::Captive
             | VantageVerdict::Intercepted
             | VantageVerdict::Degraded
+            | VantageVerdict::ClockSkewed
             | VantageVerdict::Ok => others += 1,
         }
         heard += 1;

@@ -9,6 +9,8 @@ word_enum! {
     VantageVerdict {
         /// No report for longer than the policy's `silent_after`.
         Silent = "vantage_silent",
+        /// Reports again, but so far only what is too old to vote.
+        Late = "vantage_late",
         /// Reports, but no control was measured lately: it has not earned its vote.
         Unmeasured = "vantage_unmeasured",
         /// The captive-portal question was answered by somebody else.
@@ -19,6 +21,8 @@ word_enum! {
         Intercepted = "vantage_intercepted",
         /// Only a minority of the positive controls was reached.
         Degraded = "vantage_degraded",
+        /// Its clock is wrong: what it says of a certificate's time does not count.
+        ClockSkewed = "vantage_clock_skewed",
         /// May accuse and acquit.
         Ok = "vantage_ok",
     }
@@ -35,6 +39,8 @@ word_enum! {
         Ok = "addr_ok",
         /// TCP only, by configuration.
         OkUnproven = "addr_ok_unproven",
+        /// Some attempts get through and some do not, more than is usual there. Neither proven nor dead.
+        PartialPath = "addr_partial_path",
         /// RST to every attempt.
         Refused = "addr_refused",
         /// Nothing came back, or ICMP unreachable.
@@ -61,6 +67,12 @@ word_enum! {
         InsufficientEvidence = "insufficient_evidence",
         /// The resolver gave no DNS answer; its own check says why.
         NotObtained = "answer_not_obtained",
+        /// Two different replies to one question: somebody on the path forges them.
+        Injected = "answer_injected",
+        /// A signed name whose signatures do not hold here.
+        Forged = "answer_forged",
+        /// SERVFAIL, because the zone's signatures do not hold: the zone's fault.
+        BogusAtResolver = "answer_bogus_at_resolver",
         /// SERVFAIL.
         Servfail = "answer_servfail",
         /// REFUSED or another error code.
@@ -69,10 +81,12 @@ word_enum! {
         Denied = "answer_denied",
         /// NXDOMAIN at every resolver: the canary itself is gone.
         CanaryGone = "canary_gone",
-        /// 0.0.0.0 or ::.
+        /// 0.0.0.0 or ::, or a reply that says that it keeps the answer back.
         Filtered = "answer_filtered",
         /// A special-purpose address for a public name.
         Private = "answer_private",
+        /// Only addresses that are known to stand for a block, none of them proven.
+        Stub = "answer_stub",
         /// Only addresses of a family this vantage lacks; no fault.
         FamilyUnusable = "answer_family_unusable",
         /// NOERROR without an address.
@@ -85,6 +99,8 @@ word_enum! {
         SteeredByVantage = "answer_steered_by_vantage",
         /// Proven.
         Ok = "answer_ok",
+        /// None proven, and the path to some loses a part of the flows.
+        PathPartial = "answer_path_partial",
         /// Every address answers with a stranger's certificate.
         Impostor = "answer_impostor",
         /// Dead here, and another vantage proves one of these same addresses.
@@ -99,9 +115,13 @@ impl AnswerVerdict {
     #[must_use]
     pub fn usable(self) -> bool {
         match self {
-            Self::Ok | Self::SteeredByVantage | Self::PartlyDead => true,
+            Self::Ok | Self::SteeredByVantage | Self::PartlyDead | Self::PathPartial => true,
             Self::InsufficientEvidence
             | Self::NotObtained
+            | Self::Injected
+            | Self::Forged
+            | Self::BogusAtResolver
+            | Self::Stub
             | Self::Servfail
             | Self::Refused
             | Self::Denied
@@ -119,10 +139,67 @@ impl AnswerVerdict {
 }
 
 word_enum! {
+    /// A resolver's endpoint as seen from one vantage, by three cold questions. Decided in [`crate::endpoint`].
+    EndpointVerdict {
+        /// Too little to say anything.
+        InsufficientEvidence = "insufficient_evidence",
+        /// Works, and gives an address for a name that does not exist.
+        Rewrites = "endpoint_rewrites",
+        /// Answers what it is asked.
+        Ok = "endpoint_ok",
+        /// Asks to be asked less often.
+        Throttled = "endpoint_throttled",
+        /// Never once took what it is asked: the configuration is wrong, not the endpoint.
+        Misconfigured = "probe_misconfigured",
+        /// No TCP.
+        NoPath = "endpoint_no_path",
+        /// RST.
+        Refused = "endpoint_refused",
+        /// TLS hangs, and completes with small segments.
+        PmtuBlackhole = "endpoint_pmtu_blackhole",
+        /// TLS hangs, is reset, ends with an alert or a certificate that cannot be accepted.
+        TlsFailed = "endpoint_tls_failed",
+        /// Another HTTP answer than one with a DNS message.
+        HttpFailed = "endpoint_http_failed",
+        /// The question was sent, and nothing came back.
+        Silent = "endpoint_silent",
+        /// Known names from its cache, and nothing fresh.
+        ServingStale = "endpoint_serving_stale",
+        /// Replies, and resolves nothing.
+        AliveNotResolving = "endpoint_alive_not_resolving",
+        /// Dead in one of these ways, while the live resolver in front of it still answers from its cache.
+        StaleCacheMasking = "stale_cache_masking_dead_endpoint",
+    }
+}
+
+impl EndpointVerdict {
+    /// Whether it does not resolve for us.
+    #[must_use]
+    pub fn dead(self) -> bool {
+        match self {
+            Self::NoPath
+            | Self::Refused
+            | Self::PmtuBlackhole
+            | Self::TlsFailed
+            | Self::HttpFailed
+            | Self::Silent
+            | Self::ServingStale
+            | Self::AliveNotResolving
+            | Self::StaleCacheMasking => true,
+            Self::InsufficientEvidence | Self::Rewrites | Self::Ok | Self::Throttled | Self::Misconfigured => false,
+        }
+    }
+}
+
+word_enum! {
     /// A node of ours across all vantages. Decided in [`crate::node`].
     NodeVerdict {
         /// Alive somewhere, dead nowhere.
         Ok = "node_ok",
+        /// Partly reached somewhere, dead nowhere.
+        PathPartial = "node_path_partial",
+        /// Alive outside the audience alone; two places of the audience in two failure domains find it dead.
+        UnroutableForAudience = "node_unroutable_for_audience",
         /// Alive somewhere and dead somewhere.
         UnroutableFromSome = "node_unroutable_from_some",
         /// Fewer than two accusers, or all in one failure domain.
@@ -150,7 +227,11 @@ impl NodeVerdict {
             | Self::OpenButDead
             | Self::RefusingEverywhere
             | Self::DeadEverywhere => true,
-            Self::Ok | Self::UnroutableFromSome | Self::InsufficientEvidence => false,
+            Self::Ok
+            | Self::PathPartial
+            | Self::UnroutableForAudience
+            | Self::UnroutableFromSome
+            | Self::InsufficientEvidence => false,
         }
     }
 }

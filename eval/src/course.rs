@@ -2,9 +2,12 @@
 //! incidents' book is kept, and at the end the planner is asked about what is open.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
+use parallax_decide::call::Call;
 use parallax_decide::change::Change;
+use parallax_decide::endpoint::EndpointJudgement;
 use parallax_decide::finding::{self, Finding, Reason, Subject};
 use parallax_decide::fold::Fold;
 use parallax_decide::incident::{Book, IncidentId, Open, Transition, outline};
@@ -13,11 +16,12 @@ use parallax_decide::names::{Addresses, NameError, NodeName, ServiceName, Vantag
 use parallax_decide::node::NodeJudgement;
 use parallax_decide::observation::{Observation, Target};
 use parallax_decide::plan::{
-    self, Decision, Plan, PlanId, PlanPurpose, PlanReason, PlanRecord, PlanStatus, Record, Situation,
+    self, Decision, NoPlan, Plan, PlanId, PlanPurpose, PlanReason, PlanRecord, PlanStatus, Record, Situation,
 };
 use parallax_decide::topology::Mode;
-use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, FleetVerdict, NodeVerdict, VantageVerdict};
-use parallax_decide::wanted;
+use parallax_decide::verdict::{
+    AddressVerdict, AnswerVerdict, EndpointVerdict, FleetVerdict, NodeVerdict, VantageVerdict,
+};
 
 use crate::action::Action;
 use crate::case::{Case, Kind, Node};
@@ -106,8 +110,9 @@ impl<'a> Course<'a> {
             incidents: 0,
             told: BTreeSet::new(),
         };
-        if case.subject.kind == Kind::Managed {
-            course.remember(world)?;
+        match case.subject.kind {
+            Kind::Managed => course.remember(world)?,
+            Kind::Answer | Kind::Endpoint => course.remember_switches()?,
         }
         Ok(course)
     }
@@ -172,6 +177,40 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
+    /// Changes that were made at places whose budget is spent.
+    fn remember_switches(&mut self) -> Result<(), NameError> {
+        let spent = self.case.observe.iter().filter(|(_, seen)| seen.budget_spent);
+        for (vantage, _) in spent {
+            for number in 1..=self.world.topology.policy.changes_max {
+                let canary = self.world.names.canary.clone();
+                let change =
+                    Change::Pin { name: canary, addresses: Addresses::one(node_address(Node::Native))?, ttl_s: 30 };
+                let plan = Plan {
+                    purpose: PlanPurpose::Remedy,
+                    undoes: None,
+                    driver: "pin".parse()?,
+                    vantage: Some(vantage.clone()),
+                    item: vantage.to_string(),
+                    change,
+                    reason: PlanReason::ProofFailed { why: "of before this case".to_owned() },
+                    expires_at: NOW,
+                    mode: Mode::Act,
+                };
+                self.plans.push(PlanRecord {
+                    id: PlanId(number.into()),
+                    incident: IncidentId(0),
+                    epoch: 1,
+                    created_at: NOW,
+                    status: PlanStatus::RolledBack,
+                    applied_at: Some(NOW),
+                    verified_at: None,
+                    plan,
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn hear<'b>(
         &mut self,
         pending: &mut std::iter::Peekable<impl Iterator<Item = &'b Observation>>,
@@ -207,7 +246,15 @@ impl<'a> Course<'a> {
 
     /// What an incident that opens or changes says.
     fn tell(&mut self, finding: &Finding) {
+        if matches!(finding.subject, Subject::Node { .. }) {
+            // A fallback that serves nothing: an incident of its own.
+            return;
+        }
         match &finding.reason {
+            // A wrong clock is for its owner; the others are about the place's uplink.
+            Reason::Vantage { judgement } if judgement.verdict == VantageVerdict::ClockSkewed => {
+                self.told.insert(Action::plain("alert"));
+            }
             Reason::Vantage { .. } => {
                 self.told.insert(Action::of("vantage_alert", finding.subject.name()));
             }
@@ -217,10 +264,20 @@ impl<'a> Course<'a> {
             Reason::UnroutableHere { .. }
             | Reason::DeadEverywhere { .. }
             | Reason::AnswerUnusable { .. }
+            | Reason::Endpoint { .. }
             | Reason::Node { .. } => {
                 self.told.insert(Action::plain("alert"));
             }
         }
+        let managed = self.case.subject.kind == Kind::Managed;
+        self.told.extend(finding.calls.iter().map(|call| match call {
+            Call::Security => Action::plain("security"),
+            Call::PathEvidence { .. } if managed => Action::plain("path_ticket"),
+            Call::PathEvidence { vantage } => Action::of("path_ticket", vantage),
+            Call::FixConfiguration => Action::plain("fix_config"),
+            Call::FixClock { vantage } => Action::of("fix_clock", vantage),
+            Call::SlowDown { vantage } => Action::of("backoff", vantage),
+        }));
     }
 
     /// What is asked for and planned at the moment of judging.
@@ -233,26 +290,34 @@ impl<'a> Course<'a> {
             actions.insert(Action::plain("confirm"));
         }
         match self.case.subject.kind {
-            Kind::Answer => self.pins(judgement, &mut actions),
-            Kind::Endpoint => {}
+            Kind::Answer | Kind::Endpoint => self.remedies(judgement, &mut actions),
             Kind::Managed => self.repoints(judgement, &mut actions),
         }
         actions
     }
 
-    /// Whether somebody who may accuse is asked for more, because its verdict is not settled.
+    /// Whether somebody who may accuse sees failures, and the verdict is not settled: its agent's burst goes on, and others
+    /// are asked.
     fn confirms(&self, judgement: &Judgement) -> bool {
-        let unsettled = |vantage: &VantageName| {
-            let names = &self.world.names;
-            let answer = judgement.answer(vantage, &names.canary, &names.live);
-            answer.is_some_and(|answer| answer.verdict == AnswerVerdict::InsufficientEvidence)
+        let Names { live, in_use, canary, .. } = &self.world.names;
+        let target = Target::Name(canary.clone());
+        let mut speaks = judgement.vantages.iter().filter(|(_, standing)| standing.may_accuse());
+        let at_place = speaks.any(|(vantage, _)| {
+            let fails = |address: &IpAddr| {
+                let reach = judgement.reach.get(&(vantage.clone(), target.clone(), *address));
+                reach.is_some_and(|reach| reach.dead() || reach.suspected())
+            };
+            let answer = judgement.answer(vantage, canary, live);
+            let open = answer.filter(|answer| answer.verdict == AnswerVerdict::InsufficientEvidence);
+            let endpoint = judgement.endpoint(vantage, in_use);
+            open.is_some_and(|answer| answer.addresses.iter().any(fails))
+                || endpoint.is_some_and(EndpointJudgement::in_question)
+        });
+        let of_node = |node: &NodeJudgement| {
+            let in_question = !node.suspected_at.is_empty() || !node.accusers.is_empty();
+            node.verdict == NodeVerdict::InsufficientEvidence && in_question
         };
-        let of_node = judgement.nodes.values().any(|node| node.verdict == NodeVerdict::InsufficientEvidence);
-        let asks = wanted::wanted(&self.world.topology, judgement);
-        asks.iter().any(|ask| match ask.target {
-            Target::Name(_) => unsettled(&ask.vantage),
-            Target::Node(_) => of_node,
-        })
+        at_place || judgement.nodes.values().any(of_node)
     }
 
     fn situation<'b>(
@@ -266,16 +331,30 @@ impl<'a> Course<'a> {
         Situation { topology, fold, judgement, incident, plans, records, relapses }
     }
 
-    fn pins(&self, judgement: &Judgement, actions: &mut BTreeSet<Action>) {
+    /// What is planned or offered for what places are given.
+    fn remedies(&self, judgement: &Judgement, actions: &mut BTreeSet<Action>) {
         let (records, relapses) = (BTreeMap::new(), BTreeMap::new());
         // What is planned the moment the incident opens.
         for finding in finding::compare(&self.world.topology, judgement, &self.serving) {
             let incident = as_open(&finding);
             for decision in plan::plan(self.situation(judgement, &incident, &records, &relapses)) {
-                if let Decision::Plan(plan) = decision
-                    && let Some(vantage) = &plan.vantage
-                {
-                    actions.insert(Action::of("override_answer", vantage));
+                match decision {
+                    Decision::Plan(plan) => {
+                        actions.extend(plan.vantage.map(|vantage| Action::of("override_answer", vantage)));
+                    }
+                    Decision::Hold { why: NoPlan::SwitchByHand { vantage, to, then_flush }, .. } => {
+                        actions.insert(Action::of("switch_resolver", format_args!("{vantage}:{to}")));
+                        if then_flush {
+                            actions.insert(Action::of("flush_cache", vantage));
+                        }
+                    }
+                    // Of an endpoint: there is no other that passes, or it was changed often enough.
+                    Decision::Hold { why: NoPlan::NoProvenTarget | NoPlan::BudgetSpent { .. }, .. }
+                        if self.case.subject.kind == Kind::Endpoint =>
+                    {
+                        actions.insert(Action::plain("hold"));
+                    }
+                    Decision::Hold { .. } => {}
                 }
             }
         }
@@ -313,6 +392,9 @@ impl<'a> Course<'a> {
                 Decision::Hold { .. } => {
                     actions.insert(Action::plain("hold"));
                 }
+                Decision::Plan(plan) if plan.mode == Mode::Propose => {
+                    actions.extend([Action::plain("ask_operator"), Action::plain("hold")]);
+                }
                 Decision::Plan(plan) => match plan.reason {
                     PlanReason::NativeBack { .. } => {
                         actions.insert(Action::plain("return"));
@@ -341,7 +423,10 @@ impl<'a> Course<'a> {
                 let answer = judgement.answer(vantage, canary, live);
                 answer.map_or(AnswerVerdict::InsufficientEvidence, |answer| answer.verdict).word()
             }
-            Kind::Endpoint => AnswerVerdict::InsufficientEvidence.word(),
+            Kind::Endpoint => {
+                let judged = judgement.endpoint(vantage, &self.world.names.in_use);
+                judged.map_or(EndpointVerdict::InsufficientEvidence, |judged| judged.verdict).word()
+            }
             Kind::Managed => {
                 let key = node_name(Node::Native)
                     .ok()
@@ -363,6 +448,10 @@ impl<'a> Course<'a> {
         }
         let mut faults = BTreeSet::new();
         for finding in finding::compare(&self.world.topology, judgement, &self.serving) {
+            if let Reason::Endpoint { places, .. } = &finding.reason {
+                faults.extend(places.iter().map(|(place, judged)| format!("{}@{place}", judged.verdict)));
+                continue;
+            }
             let places: Vec<VantageName> = match (&finding.reason, finding.subject.vantage()) {
                 (Reason::Vantage { .. } | Reason::Fleet { .. }, _) => Vec::new(),
                 (Reason::DeadEverywhere { vantages, .. }, _) => vantages.iter().cloned().collect(),
@@ -400,12 +489,14 @@ fn dead_native(world: &World) -> Result<Finding, NameError> {
             judgement: NodeJudgement {
                 verdict,
                 alive_at: Vec::new(),
+                partial_at: Vec::new(),
                 accusers: BTreeMap::new(),
                 accusing_domains: BTreeSet::new(),
                 suspected_at: Vec::new(),
                 evidence: Vec::new(),
             },
         },
+        calls: BTreeSet::new(),
         evidence: Vec::new(),
     })
 }

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use parallax_decide::names::{DomainName, NameError, NodeName, ResolverName, ServiceName, VantageName};
 use parallax_decide::observation::{
-    Connection, ControlCheck, EndpointCheck, Fact, Family, Observation, ObservationId, Outcome, Purpose, Resolution,
-    Target,
+    Connection, ControlCheck, EndpointCheck, Fact, Family, Observation, ObservationId, Outcome, Particulars, Purpose,
+    Recent, Resolution, Target, Validation,
 };
 use parallax_decide::time::Timestamp;
 use parallax_decide::topology::{
     self, Canary, Control, ControlKind, Mode, Policy, Resolver, Role, Service, Topology, Vantage,
 };
 
-use crate::case::{self, Case, Given, Kind, Negative, Node, Portal, Rcode, Report, Seen, V6};
+use crate::case::{self, Case, Dnssec, Given, Kind, Negative, Node, Portal, Rcode, Report, Seen, V6};
 use crate::token::{AddressToken, EndpointToken};
 
 /// The moment at which a case is judged.
@@ -117,6 +117,8 @@ fn configuration(case: &Case, names: &Names) -> Result<Topology, NameError> {
             upstream: Some(names.in_use.clone()),
             pin_driver: Some("pin".parse()?),
             pin_mode: Mode::Act,
+            switch_by_hand: true,
+            audience: seen.audience,
         };
         topology.vantages.insert(vantage.clone(), place);
     }
@@ -126,6 +128,7 @@ fn configuration(case: &Case, names: &Names) -> Result<Topology, NameError> {
     topology.controls.insert("negative".parse()?, Control { kind: ControlKind::Negative });
     topology.controls.insert("portal".parse()?, Control { kind: ControlKind::Captive });
     topology.resolvers = resolvers(case, names)?;
+    topology.stubs.clone_from(&case.subject.stubs);
     topology.canaries.insert(names.canary.clone(), Canary { port: 443, tls: true });
     if case.subject.kind == Kind::Managed {
         let hostname = case.subject.host.clone().unwrap_or_else(|| names.canary.clone());
@@ -142,6 +145,7 @@ fn configuration(case: &Case, names: &Names) -> Result<Topology, NameError> {
             fallbacks: fallbacks.collect::<Result<_, _>>()?,
             driver: "dns".parse()?,
             mode: Mode::Act,
+            audience_failover: case.subject.audience_failover,
         };
         topology.services.insert(names.service.clone(), service);
         topology.canaries.clear();
@@ -174,11 +178,11 @@ pub fn node_address(node: Node) -> IpAddr {
 /// The live resolver, the endpoint behind it, and the others in the order of their names.
 fn resolvers(case: &Case, names: &Names) -> Result<BTreeMap<ResolverName, Resolver>, NameError> {
     let mut resolvers = BTreeMap::new();
-    resolvers.insert(names.live.clone(), Resolver { transport: topology::Transport::Live, role: Role::Live });
+    let resolver = |transport, role| Resolver { transport, role, validates: true, filtering_wanted: false };
+    resolvers.insert(names.live.clone(), resolver(topology::Transport::Live, Role::Live));
     if case.subject.kind == Kind::Endpoint {
-        let doh = |role| Resolver { transport: topology::Transport::Doh, role };
-        resolvers.insert(names.in_use.clone(), doh(Role::Primary));
-        resolvers.insert("E2".parse()?, doh(Role::Reserve(1)));
+        resolvers.insert(names.in_use.clone(), resolver(topology::Transport::Doh, Role::Primary));
+        resolvers.insert("E2".parse()?, resolver(topology::Transport::Doh, Role::Reserve(1)));
     }
     let mut reserves = 0;
     for (name, given) in case.observe.values().flat_map(|seen| &seen.ans) {
@@ -192,7 +196,9 @@ fn resolvers(case: &Case, names: &Names) -> Result<BTreeMap<ResolverName, Resolv
             (false, false) => Role::ObserveOnly,
         };
         let transport = if encrypted { topology::Transport::Doh } else { topology::Transport::Plain };
-        resolvers.entry(name.clone()).or_insert(Resolver { transport, role });
+        let filtering_wanted = name == &names.in_use && case.subject.filtering_wanted;
+        let one = Resolver { validates: given.validates, filtering_wanted, ..resolver(transport, role) };
+        resolvers.entry(name.clone()).or_insert(one);
     }
     Ok(resolvers)
 }
@@ -206,12 +212,26 @@ fn good_for(case: &Case) -> Duration {
     Duration::from_secs(case.state.ok_for_s.unwrap_or(0).into())
 }
 
+/// The smallest count of controls' probes whose bound reaches this rate; none at all means the floor.
+fn recent(f0: f64) -> Recent {
+    if f0 <= 0.0 {
+        return Recent { failures: 0, checks: 100_000 };
+    }
+    let bound = |recent: Recent| parallax_decide::chance::bound(recent);
+    (0..60)
+        .map(|failures| Recent { failures, checks: 60 })
+        .find(|recent| bound(*recent) >= f0)
+        .unwrap_or(Recent { failures: 59, checks: 60 })
+}
+
 struct Entry {
     vantage: VantageName,
     at: Timestamp,
     received_at: Timestamp,
     purpose: Purpose,
+    late: bool,
     fact: Fact,
+    particulars: Particulars,
 }
 
 /// Where, when and why something was measured.
@@ -275,9 +295,14 @@ impl Log<'_> {
     }
 
     fn controls(&mut self, when: When<'_>, seen: &Seen) -> Result<(), NameError> {
+        let particulars = Particulars {
+            clock_offset_ms: Some(seen.skew_s * 1000),
+            recent: Some(recent(seen.f0)),
+            ..Particulars::default()
+        };
         let mut put = |name: &str, outcome: Outcome| -> Result<(), NameError> {
             let fact = ControlCheck { control: name.parse()?, outcome };
-            self.put(when, Fact::ControlCheck(fact));
+            self.put(when, Fact::ControlCheck(fact), particulars);
             Ok(())
         };
         for (i, control) in CONTROLS.into_iter().enumerate() {
@@ -324,7 +349,14 @@ impl Log<'_> {
             } else {
                 BTreeSet::new()
             };
-            self.resolution(when, &live, Family::V4, check.known, addresses.into_iter().collect());
+            self.resolution(
+                when,
+                &live,
+                Family::V4,
+                check.known,
+                addresses.into_iter().collect(),
+                Particulars::default(),
+            );
         }
         if case.subject.kind == Kind::Managed {
             for node in Node::ALL.into_iter().filter(|node| is_configured(case, *node)) {
@@ -349,9 +381,20 @@ impl Log<'_> {
             Rcode::None if given.transport.is_none_or(case::Transport::encrypted) => Outcome::HttpSilent,
             Rcode::None => Outcome::DnsSilent,
         };
-        self.resolution(when, resolver, Family::V4, outcome(&v4), v4);
+        let particulars = Particulars {
+            extended_error: given.ede,
+            recursion_unavailable: given.ra0,
+            second_reply: given.two_replies,
+            validation: given.dnssec.map(|dnssec| match dnssec {
+                Dnssec::Secure => Validation::Secure,
+                Dnssec::Insecure => Validation::Insecure,
+                Dnssec::Bogus => Validation::Bogus,
+            }),
+            ..Particulars::default()
+        };
+        self.resolution(when, resolver, Family::V4, outcome(&v4), v4, particulars);
         if !v6.is_empty() {
-            self.resolution(when, resolver, Family::V6, outcome(&v6), v6);
+            self.resolution(when, resolver, Family::V6, outcome(&v6), v6, particulars);
         }
     }
 
@@ -362,10 +405,11 @@ impl Log<'_> {
         family: Family,
         outcome: Outcome,
         addresses: Vec<IpAddr>,
+        particulars: Particulars,
     ) {
         let name = self.names.canary.clone();
         let fact = Resolution { name, resolver: resolver.clone(), family, outcome, addresses, ttl_s: 60 };
-        self.put(when, Fact::Resolution(fact));
+        self.put(when, Fact::Resolution(fact), particulars);
     }
 
     fn connection(&mut self, when: When<'_>, target: Target, address: IpAddr, token: AddressToken) {
@@ -376,7 +420,7 @@ impl Log<'_> {
         if let Some((outcome, attempts)) = token.probe() {
             let (attempts, attempts_connected) = (attempts.made, attempts.connected);
             let fact = Connection { target, address, port: 443, outcome, attempts, attempts_connected };
-            self.put(when, Fact::Connection(fact));
+            self.put(when, Fact::Connection(fact), Particulars::default());
         }
     }
 
@@ -392,13 +436,21 @@ impl Log<'_> {
             missing: check.missing,
             worked_before: !seen.never_ok,
         };
-        self.put(when, Fact::EndpointCheck(fact));
+        self.put(when, Fact::EndpointCheck(fact), Particulars::default());
     }
 
-    fn put(&mut self, when: When<'_>, fact: Fact) {
+    fn put(&mut self, when: When<'_>, fact: Fact, particulars: Particulars) {
         let received_at = NOW.minus(when.ago);
         let (vantage, purpose) = (when.vantage.clone(), when.purpose);
-        self.entries.push(Entry { vantage, at: received_at.minus(when.late), received_at, purpose, fact });
+        self.entries.push(Entry {
+            vantage,
+            at: received_at.minus(when.late),
+            received_at,
+            purpose,
+            late: !when.late.is_zero(),
+            fact,
+            particulars,
+        });
     }
 
     /// In the order of arrival; one vantage's in the order in which it measured.
@@ -412,7 +464,9 @@ impl Log<'_> {
                 at: entry.at,
                 received_at: entry.received_at,
                 purpose: entry.purpose,
+                late: entry.late,
                 fact: entry.fact,
+                particulars: entry.particulars,
             })
             .collect()
     }

@@ -8,12 +8,7 @@ use parallax_eval::grade::{Grade, grade};
 use parallax_eval::table;
 
 /// Cases that do not come out right yet. One that does must leave the list, and none may come in.
-const NOT_YET: &[&str] = &[
-    "A01", "A02", "A03", "A04", "A05", "A06", "A08", "A11", "A13", "A14", "A16", "A17", "A19", "A20", "A22", "A23",
-    "A24", "A25", "A26", "A28", "A33", "A34", "A35", "A37", "A38", "A40", "A44", "A46", "A47", "A49", "E01", "E02",
-    "E03", "E04", "E06", "E07", "E09", "E10", "E12", "E13", "E15", "E16", "E18", "E19", "E21", "E22", "E25", "M02",
-    "M03", "M12", "M17", "M18", "M24", "M26", "M27", "M30", "M33", "M36", "M38", "M39", "M45",
-];
+const NOT_YET: &[&str] = &["M18", "M36"];
 
 fn cases() -> Vec<Case> {
     match read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/cases.yaml")) {

@@ -12,7 +12,7 @@ use serde_saphyr::Spanned;
 use super::canaries::{self, NAMES_MAX, Times};
 use super::controls;
 use super::error::{Fault, Found, nearest};
-use super::file::{File, SourceFile, VantageFile};
+use super::file::{File, SourceFile, SwitchName, VantageFile};
 use super::resolvers::{self, Resolvers};
 use super::{Config, Listen, Schedule, Source, WebListen, embedded, identity, policy, retain, services};
 
@@ -54,6 +54,7 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
     if file.canaries.is_none() && file.services.is_none() {
         found.whole("nothing to watch: give `canaries`, `services` or both");
     }
+    let stubs = check_stubs(file, &mut found);
     let listen = check_listen(file, &mut found);
     let identity = identity::check(&file.identity, &mut found);
     let retain = retain::check(&file.database.retain, &mut found);
@@ -63,7 +64,7 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
         return Err(faults);
     }
     let topology =
-        Topology { vantages, resolvers, canaries, controls, nodes: ours.nodes, services: ours.services, policy };
+        Topology { vantages, resolvers, canaries, controls, nodes: ours.nodes, services: ours.services, stubs, policy };
     Ok(Config {
         topology,
         listen,
@@ -147,6 +148,17 @@ fn check_sources(file: &File, found: &mut Found) -> BTreeMap<VantageName, Source
     sources
 }
 
+/// Most addresses that stand for a block: every one is compared with every answer.
+const STUBS_MAX: usize = 256;
+
+fn check_stubs(file: &File, found: &mut Found) -> std::collections::BTreeSet<std::net::IpAddr> {
+    let Some(stubs) = &file.stubs else { return std::collections::BTreeSet::new() };
+    if stubs.value.len() > STUBS_MAX {
+        found.at(stubs, format!("{} addresses in `stubs`; at most {STUBS_MAX}", stubs.value.len()));
+    }
+    stubs.value.iter().copied().collect()
+}
+
 fn check_vantage(one: &VantageFile, resolvers: &Resolvers, found: &mut Found) -> Option<Vantage> {
     let domain = one.failure_domain.as_ref().unwrap_or(&one.name);
     let failure_domain = found.parse("failure domain", domain)?;
@@ -168,7 +180,8 @@ fn check_vantage(one: &VantageFile, resolvers: &Resolvers, found: &mut Found) ->
         None => (None, Mode::Observe),
         Some(pin) => (Some(found.parse("name of a driver", &pin.driver)?), pin.mode),
     };
-    Some(Vantage { failure_domain, upstream, pin_driver, pin_mode })
+    let switch_by_hand = one.switch == Some(SwitchName::ByHand);
+    Some(Vantage { failure_domain, upstream, pin_driver, pin_mode, switch_by_hand, audience: one.audience })
 }
 
 /// A name that is looked up in public DNS.

@@ -47,6 +47,10 @@ pub struct File {
     #[serde(default)]
     #[schemars(with = "Option<Vec<CanaryFile>>")]
     pub canaries: Option<Spanned<Vec<CanaryFile>>>,
+    /// Addresses that stand for a block page: a hint, which yields to proof.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub stubs: Option<Spanned<Vec<IpAddr>>>,
     /// Controls.
     #[schemars(with = "Vec<ControlFile>")]
     pub controls: Spanned<Vec<ControlFile>>,
@@ -113,10 +117,24 @@ pub struct VantageFile {
     /// How names can be pinned there.
     #[serde(default)]
     pub pin: Option<PinFile>,
+    /// Who switches its resolver to another endpoint; absent: nobody, and names are pinned instead.
+    #[serde(default)]
+    pub switch: Option<SwitchName>,
+    /// Whether it stands for the users of the services.
+    #[serde(default = "yes")]
+    pub audience: bool,
     /// Where its probes come from.
     #[serde(default)]
     #[schemars(with = "Option<SourceFile>")]
     pub source: Option<Spanned<SourceFile>>,
+}
+
+/// `switch:` of a vantage
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SwitchName {
+    /// A person. A switch that would heal is offered, and nothing is pinned then.
+    ByHand,
 }
 
 /// `source:` of a vantage
@@ -156,6 +174,12 @@ pub struct ResolverFile {
     pub kind: ResolverKind,
     /// What it may be used for.
     pub role: RoleName,
+    /// Whether it validates signatures (DNSSEC). One that does not is never offered as a way out.
+    #[serde(default = "yes")]
+    pub validates: bool,
+    /// Whether it is meant to filter: a filtered canary is then a fault of the configuration.
+    #[serde(default)]
+    pub filtering_wanted: bool,
     /// Order among the reserves.
     #[serde(default)]
     #[schemars(with = "Option<u8>")]
@@ -385,6 +409,9 @@ pub struct ServiceFile {
     #[serde(default)]
     #[schemars(schema_with = "mode")]
     pub mode: Mode,
+    /// Whether that holds too when only the audience has lost the node; else a person is asked.
+    #[serde(default)]
+    pub audience_failover: bool,
 }
 
 /// One of `drivers:`

@@ -134,6 +134,7 @@ overrides! {
     }
     numbers {
         k_min: u32,
+        k_max: u32,
         fallback_provers_min: usize,
         return_rounds: u32,
         changes_max: u32,

@@ -33,7 +33,8 @@ pub fn check(file: &File, found: &mut Found) -> (Resolvers, BTreeMap<ResolverNam
             Endpoint::Doh(_) => Transport::Doh,
             Endpoint::Dot { .. } => Transport::Dot,
         };
-        if resolvers.insert(name.clone(), Resolver { transport, role }).is_some() {
+        let resolver = Resolver { transport, role, validates: one.validates, filtering_wanted: one.filtering_wanted };
+        if resolvers.insert(name.clone(), resolver).is_some() {
             found.at(&one.name, format!("resolver `{name}` is there twice"));
         }
         endpoints.insert(name, endpoint);

@@ -236,7 +236,15 @@ fn check_service(
             return None;
         }
     };
-    Some(Service { hostname, ttl_s: one.ttl_s.value, native, fallbacks, driver, mode })
+    Some(Service {
+        hostname,
+        ttl_s: one.ttl_s.value,
+        native,
+        fallbacks,
+        driver,
+        mode,
+        audience_failover: one.audience_failover,
+    })
 }
 
 fn reference(text: &Spanned<String>, nodes: &Nodes, found: &mut Found) -> Option<NodeName> {

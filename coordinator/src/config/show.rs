@@ -42,6 +42,8 @@ pub fn as_json(config: &Config) -> Value {
             "failure_domain": vantage.failure_domain,
             "upstream": vantage.upstream,
             "pin": vantage.pin_driver.as_ref().map(|driver| json!({ "driver": driver, "mode": mode(vantage.pin_mode) })),
+            "switch": vantage.switch_by_hand.then_some("by_hand"),
+            "audience": vantage.audience,
             "source": config.sources.get(name).map(|source| json!({
                 "addresses": source.addresses, "interface": source.interface,
             })),
@@ -49,6 +51,8 @@ pub fn as_json(config: &Config) -> Value {
         "resolvers": topology.resolvers.iter().map(|(name, resolver)| json!({
             "name": name,
             "role": role(resolver.role),
+            "validates": resolver.validates,
+            "filtering_wanted": resolver.filtering_wanted,
             "endpoint": config.endpoints.get(name).map(endpoint),
         })).collect::<Vec<_>>(),
         "canaries": topology.canaries.iter().map(|(name, canary)| json!({
@@ -56,6 +60,7 @@ pub fn as_json(config: &Config) -> Value {
             "http": config.canary_extras.get(name).and_then(|extra| extra.http.as_ref()).map(http),
             "validate": config.canary_extras.get(name).is_some_and(|extra| extra.validate),
         })).collect::<Vec<_>>(),
+        "stubs": topology.stubs,
         "controls": config.controls.iter().map(|(name, target)| json!({
             "name": name, "address": target.address, "port": target.port, "server_name": target.server_name,
             "captive_url": target.captive_url,
@@ -73,6 +78,7 @@ pub fn as_json(config: &Config) -> Value {
         "services": topology.services.iter().map(|(name, service)| json!({
             "name": name, "hostname": service.hostname, "ttl_s": service.ttl_s, "native": service.native,
             "fallbacks": service.fallbacks, "driver": service.driver, "mode": mode(service.mode),
+            "audience_failover": service.audience_failover,
         })).collect::<Vec<_>>(),
         "drivers": config.drivers.iter().map(|(name, one)| json!({ "name": name, "driver": driver(one) })).collect::<Vec<_>>(),
     })
@@ -138,6 +144,7 @@ fn policy(policy: &Policy) -> Value {
     let mut all: Map<String, Value> =
         durations.into_iter().map(|(key, span)| (key.to_owned(), json!(ms(span)))).collect();
     all.insert("k_min".to_owned(), json!(policy.k_min));
+    all.insert("k_max".to_owned(), json!(policy.k_max));
     all.insert("fallback_provers_min".to_owned(), json!(policy.fallback_provers_min));
     all.insert("return_rounds".to_owned(), json!(policy.return_rounds));
     all.insert("changes_max".to_owned(), json!(policy.changes_max));

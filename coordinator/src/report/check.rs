@@ -3,11 +3,12 @@
 //! What goes into a command line comes from typed names and addresses, whose characters need no
 //! quoting in any shell.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use parallax_decide::endpoint::EndpointJudgement;
 use parallax_decide::finding::{Reason, Subject};
-use parallax_decide::names::DomainName;
+use parallax_decide::names::{DomainName, VantageName};
 use serde::Serialize;
 
 use crate::store::configured::Configured;
@@ -59,6 +60,7 @@ pub fn checks(subject: &Subject, reason: &Reason, configured: &Configured) -> Ve
         }
         Reason::DeadEverywhere { addresses, .. } => by_name(subject, addresses, configured),
         Reason::AnswerUnusable { addresses, .. } => by_name(subject, addresses, configured),
+        Reason::Endpoint { places, .. } => endpoint_checks(places),
         Reason::Node { node, .. } => node_checks(subject, node.as_str(), configured),
         Reason::Vantage { .. } => vec![Check {
             place: format!("at {}", subject.name()),
@@ -74,6 +76,21 @@ pub fn checks(subject: &Subject, reason: &Reason, configured: &Configured) -> Ve
         }],
     }
 }
+
+fn endpoint_checks(places: &BTreeMap<VantageName, EndpointJudgement>) -> Vec<Check> {
+    let contacted = places.iter().filter(|(_, judged)| !judged.address.is_unspecified());
+    let checks = contacted.take(NAMES_MAX).map(|(vantage, judged)| Check {
+        place: format!("at {vantage}"),
+        commands: vec![
+            format!("openssl s_client -connect {} </dev/null", std::net::SocketAddr::new(judged.address, HTTPS)),
+            format!("tracepath -n {}", judged.address),
+        ],
+    });
+    checks.collect()
+}
+
+/// Where most endpoints are.
+const HTTPS: u16 = 443;
 
 fn by_name(subject: &Subject, addresses: &BTreeSet<IpAddr>, configured: &Configured) -> Vec<Check> {
     let (Subject::Name { name } | Subject::NameAt { name, .. }) = subject else { return Vec::new() };
@@ -93,6 +110,7 @@ fn node_checks(subject: &Subject, node: &str, configured: &Configured) -> Vec<Ch
         | Subject::UnroutableAt { .. }
         | Subject::Name { .. }
         | Subject::NameAt { .. }
+        | Subject::Endpoint { .. }
         | Subject::Node { .. } => None,
     };
     let name = hostname.and_then(|name| name.parse::<DomainName>().ok());

@@ -146,11 +146,13 @@ impl Line {
     pub fn state(&self) -> State {
         match self.standing {
             _ if self.stale => State::Unobserved,
-            Some(VantageVerdict::Ok) => State::Usable,
+            Some(VantageVerdict::Ok | VantageVerdict::ClockSkewed) => State::Usable,
             Some(VantageVerdict::Degraded) => State::Partial,
             Some(VantageVerdict::Intercepted | VantageVerdict::Captive) => State::WrongContent,
             Some(VantageVerdict::UplinkDown) => State::NoAnswer,
-            Some(VantageVerdict::Silent | VantageVerdict::Unmeasured) | None => State::Unobserved,
+            Some(VantageVerdict::Silent | VantageVerdict::Late | VantageVerdict::Unmeasured) | None => {
+                State::Unobserved
+            }
         }
     }
 
@@ -161,10 +163,14 @@ impl Line {
             Some(VantageVerdict::Captive) if !self.stale => "a captive portal: nothing from here counts",
             Some(VantageVerdict::UplinkDown) if !self.stale => "nothing accused from here",
             Some(VantageVerdict::Degraded) if !self.stale => "its failures do not count",
+            Some(VantageVerdict::ClockSkewed) if !self.stale => "its clock is wrong",
+            Some(VantageVerdict::Late) if !self.stale => "only what is too old has come so far",
             Some(
                 VantageVerdict::Ok
                 | VantageVerdict::Intercepted
                 | VantageVerdict::Silent
+                | VantageVerdict::Late
+                | VantageVerdict::ClockSkewed
                 | VantageVerdict::Unmeasured
                 | VantageVerdict::UplinkDown
                 | VantageVerdict::Captive

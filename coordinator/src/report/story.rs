@@ -175,6 +175,12 @@ pub async fn read(connection: &mut PgConnection, id: IncidentId, zone: &Zone) ->
             addresses.iter().copied().collect()
         }
         Some((_, Reason::Node { node, .. })) => configured.address_of(node.as_str()).into_iter().collect(),
+        Some((_, Reason::Endpoint { places, .. })) => {
+            let mut all: Vec<IpAddr> = places.values().map(|judged| judged.address).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        }
         Some((_, Reason::Vantage { .. } | Reason::Fleet { .. })) | None => Vec::new(),
     };
     let from = row.opened_at.minus(PATH_BEFORE);

@@ -212,6 +212,7 @@ impl Teller {
     ) {
         let controls = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
         let reason = VantageJudgement {
+            clock_offset_ms: None,
             verdict,
             controls_reached: controls(reached),
             controls_failed: controls(failed),
@@ -241,6 +242,7 @@ impl Teller {
         let reason = Answer {
             verdict,
             proven: if well { all.clone() } else { BTreeSet::new() },
+            partial: BTreeSet::new(),
             dead: if well { BTreeSet::new() } else { all.clone() },
             addresses: all,
             proven_at: BTreeMap::new(),
@@ -304,6 +306,7 @@ impl Teller {
             kind: AnswerVerdict::UnroutableHere.word().to_owned(),
             members: SUFFER.iter().map(|about| (*about).to_owned()).collect(),
             reason: Reason::UnroutableHere { names },
+            calls: std::collections::BTreeSet::new(),
             evidence,
         };
         let id = incident::open(self.conn(), opened, &finding).await.unwrap();
@@ -355,6 +358,7 @@ impl Teller {
         }
         let judgement = NodeJudgement {
             verdict: NodeVerdict::DeadEverywhere,
+            partial_at: Vec::new(),
             alive_at: Vec::new(),
             accusers: all.iter().map(|place| (place.parse().unwrap(), AddressVerdict::Silent)).collect(),
             accusing_domains: ["isp-rt", "isp-hq", "isp-fra"].iter().map(|d| d.parse().unwrap()).collect(),
@@ -366,6 +370,7 @@ impl Teller {
             kind: NodeVerdict::DeadEverywhere.word().to_owned(),
             members: BTreeSet::from(["fi.montana.quest".to_owned()]),
             reason: Reason::Node { node: "fi".parse().unwrap(), judgement },
+            calls: std::collections::BTreeSet::new(),
             evidence,
         };
         let id = incident::open(self.conn(), opened, &finding).await.unwrap();
@@ -436,6 +441,7 @@ impl Teller {
     pub(crate) async fn uplink_goes_down(&mut self, place: &str) -> IncidentId {
         self.stands(place, VantageVerdict::UplinkDown, &[], &["control-cf", "control-google"], 90).await;
         let judgement = VantageJudgement {
+            clock_offset_ms: None,
             verdict: VantageVerdict::UplinkDown,
             controls_reached: Vec::new(),
             controls_failed: vec!["control-cf".parse().unwrap(), "control-google".parse().unwrap()],
@@ -447,6 +453,7 @@ impl Teller {
             kind: VantageVerdict::UplinkDown.word().to_owned(),
             members: BTreeSet::from([place.to_owned()]),
             reason: Reason::Vantage { judgement },
+            calls: std::collections::BTreeSet::new(),
             evidence: Vec::new(),
         };
         let at = self.ago(90);

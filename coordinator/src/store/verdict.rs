@@ -19,12 +19,14 @@ pub enum SubjectKind {
     Answer,
     /// An address for a target at a vantage.
     Address,
+    /// A resolver's endpoint at a vantage.
+    Endpoint,
     /// A node across vantages.
     Node,
 }
 
 impl SubjectKind {
-    const ALL: [Self; 4] = [Self::Vantage, Self::Answer, Self::Address, Self::Node];
+    const ALL: [Self; 5] = [Self::Vantage, Self::Answer, Self::Address, Self::Endpoint, Self::Node];
 
     /// The word for it in SQL.
     #[must_use]
@@ -33,6 +35,7 @@ impl SubjectKind {
             Self::Vantage => "vantage",
             Self::Answer => "answer",
             Self::Address => "address",
+            Self::Endpoint => "endpoint",
             Self::Node => "node",
         }
     }
@@ -43,7 +46,7 @@ impl SubjectKind {
 pub struct VerdictSubject {
     /// Its kind.
     pub kind: SubjectKind,
-    /// Vantage, name, node; or target and address with a blank between, the target being a name or
+    /// Vantage, name, endpoint, node; or target and address with a blank between, the target being a name or
     /// `node:NAME`.
     pub subject: String,
     /// Where it holds; `None`: across vantages.

@@ -7,7 +7,7 @@ use parallax_decide::judge::Judgement;
 use parallax_decide::names::{DomainName, NodeName, ResolverName, VantageName};
 use parallax_decide::observation::{ObservationId, Target};
 use parallax_decide::presence::Presence;
-use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, NodeVerdict};
+use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, EndpointVerdict, NodeVerdict};
 use serde::Serialize;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -23,6 +23,7 @@ enum Key {
     Vantage(VantageName),
     Answer(VantageName, DomainName, ResolverName),
     Address(VantageName, Target, IpAddr),
+    Endpoint(VantageName, ResolverName),
     Node(NodeName),
 }
 
@@ -32,6 +33,7 @@ impl Key {
             Self::Vantage(_) => SubjectKind::Vantage,
             Self::Answer(..) => SubjectKind::Answer,
             Self::Address(..) => SubjectKind::Address,
+            Self::Endpoint(..) => SubjectKind::Endpoint,
             Self::Node(_) => SubjectKind::Node,
         }
     }
@@ -52,6 +54,7 @@ impl Key {
             }
             Self::Address(vantage, Target::Name(name), address) => at(format!("{name} {address}"), vantage),
             Self::Address(vantage, Target::Node(node), address) => at(format!("node:{node} {address}"), vantage),
+            Self::Endpoint(vantage, resolver) => at(resolver.to_string(), vantage),
             Self::Node(node) => VerdictSubject { kind, subject: node.to_string(), vantage: None, resolver: None },
         }
     }
@@ -111,6 +114,11 @@ impl Detector {
             let evidence = || reach.evidence.clone();
             changed.extend(self.say(key, reach.verdict.word(), reach.verdict.into(), reach, evidence)?);
         }
+        for ((vantage, resolver), judged) in &judgement.endpoints {
+            let evidence = || judged.evidence.clone();
+            let key = Key::Endpoint(vantage.clone(), resolver.clone());
+            changed.extend(self.say(key, judged.verdict.word(), judged.verdict.into(), judged, evidence)?);
+        }
         for (node, judged) in &judgement.nodes {
             let evidence = || judged.evidence.clone();
             let key = Key::Node(node.clone());
@@ -166,6 +174,7 @@ fn unknown_word(kind: SubjectKind) -> Option<&'static str> {
         SubjectKind::Vantage => None,
         SubjectKind::Answer => Some(AnswerVerdict::InsufficientEvidence.word()),
         SubjectKind::Address => Some(AddressVerdict::Unmeasured.word()),
+        SubjectKind::Endpoint => Some(EndpointVerdict::InsufficientEvidence.word()),
         SubjectKind::Node => Some(NodeVerdict::InsufficientEvidence.word()),
     }
 }

@@ -205,6 +205,7 @@ fn hot<'a>(open: impl Iterator<Item = &'a Open>, plans: &'a [StoredPlan]) -> BTr
         | Subject::UnroutableAt { .. }
         | Subject::Name { .. }
         | Subject::NameAt { .. }
+        | Subject::Endpoint { .. }
         | Subject::Node { .. } => None,
     });
     let of_plans = plans.iter().filter(|p| p.record.status.in_flight()).map(|p| p.record.plan.item.as_str());

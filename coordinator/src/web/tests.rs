@@ -551,6 +551,7 @@ async fn a_frozen_fleet_is_an_incident_like_any_other() {
         kind: FleetVerdict::ControlsFailed.word().to_owned(),
         members: std::collections::BTreeSet::new(),
         reason: Reason::Fleet { verdict: FleetVerdict::ControlsFailed },
+        calls: std::collections::BTreeSet::new(),
         evidence: Vec::new(),
     };
     let now = teller.now;

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use parallax_decide::endpoint::EndpointJudgement;
 use parallax_decide::finding::{Reason, Shows, Subject, Unroutable};
 use parallax_decide::names::{DomainName, VantageName};
 use parallax_decide::node::NodeJudgement;
 use parallax_decide::vantage::VantageJudgement;
-use parallax_decide::verdict::{FleetVerdict, NodeVerdict};
+use parallax_decide::verdict::{EndpointVerdict, FleetVerdict, NodeVerdict};
 use serde::Serialize;
 
 use super::counterfactual::{Counterfactual, Help, counterfactual};
 use super::verdict::{
-    address_phrase, answer_sentence, answer_word, fleet_sentence, node_phrase, vantage_sentence, vantage_word,
+    address_phrase, answer_sentence, answer_word, endpoint_phrase, fleet_sentence, node_phrase, vantage_sentence,
+    vantage_word,
 };
 use super::{SPELLED_MAX, count, list, plural, texts};
 
@@ -55,7 +57,9 @@ pub fn place(subject: &Subject) -> String {
             format!("{vantage} only")
         }
         Subject::Fleet => "all vantages".to_owned(),
-        Subject::Name { .. } | Subject::Service { .. } | Subject::Node { .. } => "across vantages".to_owned(),
+        Subject::Name { .. } | Subject::Endpoint { .. } | Subject::Service { .. } | Subject::Node { .. } => {
+            "across vantages".to_owned()
+        }
     }
 }
 
@@ -67,6 +71,7 @@ pub fn about(subject: &Subject, members: &[String]) -> String {
         Subject::Vantage { .. } => "the vantage itself".to_owned(),
         Subject::UnroutableAt { .. } => list(members, SPELLED_MAX),
         Subject::Name { name } | Subject::NameAt { name, .. } => name.to_string(),
+        Subject::Endpoint { resolver } => format!("endpoint {resolver}"),
         Subject::Service { service } => match members.first() {
             Some(hostname) => hostname.clone(),
             None => format!("service {service}"),
@@ -95,6 +100,9 @@ pub fn short(subject: &Subject, reason: &Reason) -> String {
             format!("{} dead from {}", addresses_phrase(addresses), list(vantages, SPELLED_MAX))
         }
         Reason::AnswerUnusable { verdict, .. } => answer_sentence(*verdict).to_owned(),
+        Reason::Endpoint { resolver, places, .. } => {
+            format!("endpoint {resolver} {} (from {})", ways(places), list(places.keys(), SPELLED_MAX))
+        }
         Reason::Node { node, judgement } => format!("node {node} {}", witnesses(judgement)),
         Reason::Vantage { judgement } => {
             format!("{}: {}", subject.name(), vantage_sentence(judgement.verdict))
@@ -130,6 +138,15 @@ pub fn long(subject: &Subject, reason: &Reason) -> String {
             sentence.push('.');
             sentence
         }
+        Reason::Endpoint { resolver, places, reached_at } => {
+            let from = list(places.keys(), SPELLED_MAX);
+            let mut sentence = format!("The endpoint {resolver} {}, as seen from {from}", ways(places));
+            if !reached_at.is_empty() {
+                sentence.push_str(&format!("; for {} it works", list(reached_at, SPELLED_MAX)));
+            }
+            sentence.push('.');
+            sentence
+        }
         Reason::Node { node, judgement } => {
             let mut sentence = format!("Node {node} {}", node_phrase(judgement.verdict));
             if judgement.verdict.gone() {
@@ -140,8 +157,9 @@ pub fn long(subject: &Subject, reason: &Reason) -> String {
                 ));
             } else {
                 sentence.push_str(&format!(
-                    ": alive at {}, dead at {}.",
+                    ": alive at {}{}, dead at {}.",
                     list(&judgement.alive_at, SPELLED_MAX),
+                    partly(judgement),
                     list(judgement.accusers.keys(), SPELLED_MAX)
                 ));
             }
@@ -170,6 +188,7 @@ pub fn points(subject: &Subject, reason: &Reason) -> Vec<Point> {
         Reason::AnswerUnusable { verdict, addresses, .. } => {
             vec![Point::new(Shows::FailsHere, format!("{}: {}", answer_word(*verdict), spelled(addresses)), None)]
         }
+        Reason::Endpoint { places, reached_at, .. } => endpoint_points(places, reached_at),
         Reason::Node { judgement, .. } => node_points(judgement),
         Reason::Vantage { judgement } => vec![controls_point(subject, judgement)],
         Reason::Fleet { verdict } => fleet_points(*verdict),
@@ -214,7 +233,12 @@ pub fn ruled_out(subject: &Subject, reason: &Reason) -> Vec<String> {
         Reason::Node { judgement, .. } => {
             vec![format!("a dead node: {} reached it since", list(&judgement.alive_at, SPELLED_MAX))]
         }
-        Reason::AnswerUnusable { .. } | Reason::Vantage { .. } | Reason::Fleet { .. } => Vec::new(),
+        Reason::Endpoint { reached_at, .. } if !reached_at.is_empty() => {
+            vec![format!("a dead endpoint: for {} it works", list(reached_at, SPELLED_MAX))]
+        }
+        Reason::AnswerUnusable { .. } | Reason::Endpoint { .. } | Reason::Vantage { .. } | Reason::Fleet { .. } => {
+            Vec::new()
+        }
     }
 }
 
@@ -264,6 +288,35 @@ fn unroutable_points(subject: &Subject, names: &BTreeMap<DomainName, Unroutable>
         let said = counterfactual.sentence.split_once(": ").map_or("", |(_, said)| said);
         let saw = format!("other resolvers asked from {place}: {said}");
         points.push(Point::new(Shows::OtherResolver, saw, so));
+    }
+    points
+}
+
+/// What the places that use an endpoint find of it, each way once.
+fn ways(places: &BTreeMap<VantageName, EndpointJudgement>) -> String {
+    let verdicts: BTreeSet<EndpointVerdict> = places.values().map(|judged| judged.verdict).collect();
+    let phrases: Vec<&str> = verdicts.into_iter().map(endpoint_phrase).collect();
+    phrases.join(", or ")
+}
+
+fn endpoint_points(places: &BTreeMap<VantageName, EndpointJudgement>, reached_at: &[VantageName]) -> Vec<Point> {
+    let found = places.iter().map(|(vantage, judged)| Point {
+        from: Some(vantage.clone()),
+        ..Point::new(
+            Shows::FailsHere,
+            format!(
+                "from {vantage}, at the stage {}: {} ({} checks in a row)",
+                judged.stage,
+                judged.outcome.meaning(),
+                judged.times
+            ),
+            Some(endpoint_phrase(judged.verdict).to_owned()),
+        )
+    });
+    let mut points: Vec<Point> = found.collect();
+    if !reached_at.is_empty() {
+        let saw = format!("for {} it works", list(reached_at, SPELLED_MAX));
+        points.push(Point::new(Shows::FailsHere, saw, Some("the way to it, or what it does there".to_owned())));
     }
     points
 }
@@ -329,10 +382,19 @@ fn witnesses(judgement: &NodeJudgement) -> String {
         )
     } else {
         format!(
-            "is alive at {} and dead at {}",
+            "is alive at {}{} and dead at {}",
             list(&judgement.alive_at, SPELLED_MAX),
+            partly(judgement),
             list(judgement.accusers.keys(), SPELLED_MAX)
         )
+    }
+}
+
+/// Who reaches it with a part of the flows.
+fn partly(judgement: &NodeJudgement) -> String {
+    match judgement.partial_at.as_slice() {
+        [] => String::new(),
+        places => format!(", in part at {}", list(places, SPELLED_MAX)),
     }
 }
 
@@ -343,7 +405,11 @@ fn gone_phrase(verdict: NodeVerdict) -> &'static str {
         NodeVerdict::OpenButDead => "accepts TCP and says nothing",
         NodeVerdict::ImpostorEverywhere => "shows a stranger's certificate",
         NodeVerdict::CertInvalidEverywhere => "shows a certificate out of its time",
-        NodeVerdict::Ok | NodeVerdict::UnroutableFromSome | NodeVerdict::InsufficientEvidence => "is not gone",
+        NodeVerdict::Ok
+        | NodeVerdict::PathPartial
+        | NodeVerdict::UnroutableForAudience
+        | NodeVerdict::UnroutableFromSome
+        | NodeVerdict::InsufficientEvidence => "is not gone",
     }
 }
 
@@ -441,6 +507,7 @@ mod tests {
     fn node(verdict: NodeVerdict, alive: &[&str], accusers: &[&str]) -> Reason {
         let judgement = NodeJudgement {
             verdict,
+            partial_at: Vec::new(),
             alive_at: alive.iter().map(|v| v.parse().unwrap()).collect(),
             accusers: accusers.iter().map(|v| (v.parse().unwrap(), AddressVerdict::Silent)).collect(),
             accusing_domains: accusers.iter().map(|v| format!("isp-{v}").parse::<FailureDomain>().unwrap()).collect(),
@@ -467,6 +534,7 @@ mod tests {
     #[test]
     fn every_reason_says_something() {
         let vantage = VantageJudgement {
+            clock_offset_ms: None,
             verdict: VantageVerdict::UplinkDown,
             controls_reached: Vec::new(),
             controls_failed: vec!["control-a".parse().unwrap()],

@@ -92,6 +92,12 @@ pub fn no_plan(why: &NoPlan, moment: Moment<'_>) -> String {
             format!("the incident has made the {changes_max} changes it may; a person has to decide")
         }
         NoPlan::NoProvenTarget => "no address or node is proven usable from the side that suffers".to_owned(),
+        NoPlan::SwitchByHand { vantage, to, then_flush } => {
+            let flush = if *then_flush { ", then empty its cache" } else { "" };
+            format!(
+                "switching the resolver of {vantage} to {to} would heal, as measured from there: switch by hand{flush}"
+            )
+        }
         NoPlan::ResolversUnknown { resolvers } => {
             format!("what {} give there is not known yet", list(resolvers, SPELLED_MAX))
         }

@@ -1,6 +1,8 @@
 //! Verdicts as states, short words and sentences.
 
-use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, FleetVerdict, NodeVerdict, VantageVerdict};
+use parallax_decide::verdict::{
+    AddressVerdict, AnswerVerdict, EndpointVerdict, FleetVerdict, NodeVerdict, VantageVerdict,
+};
 
 use super::State;
 
@@ -9,16 +11,22 @@ use super::State;
 pub fn answer_state(verdict: AnswerVerdict) -> State {
     match verdict {
         AnswerVerdict::Ok | AnswerVerdict::SteeredByVantage => State::Usable,
-        AnswerVerdict::PartlyDead => State::Partial,
+        AnswerVerdict::PartlyDead | AnswerVerdict::PathPartial => State::Partial,
         AnswerVerdict::UnroutableHere | AnswerVerdict::DeadEverywhere => State::Unroutable,
         AnswerVerdict::NotObtained
+        | AnswerVerdict::BogusAtResolver
         | AnswerVerdict::Servfail
         | AnswerVerdict::Refused
         | AnswerVerdict::Denied
         | AnswerVerdict::CanaryGone
         | AnswerVerdict::Empty
         | AnswerVerdict::DanglingCname => State::NoAnswer,
-        AnswerVerdict::Filtered | AnswerVerdict::Private | AnswerVerdict::Impostor => State::WrongContent,
+        AnswerVerdict::Injected
+        | AnswerVerdict::Forged
+        | AnswerVerdict::Filtered
+        | AnswerVerdict::Private
+        | AnswerVerdict::Stub
+        | AnswerVerdict::Impostor => State::WrongContent,
         AnswerVerdict::InsufficientEvidence | AnswerVerdict::FamilyUnusable => State::Unobserved,
     }
 }
@@ -30,6 +38,11 @@ pub fn answer_word(verdict: AnswerVerdict) -> &'static str {
         AnswerVerdict::Ok => "usable",
         AnswerVerdict::SteeredByVantage => "usable",
         AnswerVerdict::PartlyDead => "partly dead",
+        AnswerVerdict::PathPartial => "partial path",
+        AnswerVerdict::Injected => "injected",
+        AnswerVerdict::Forged => "forged",
+        AnswerVerdict::BogusAtResolver => "bogus zone",
+        AnswerVerdict::Stub => "stub address",
         AnswerVerdict::UnroutableHere => "unroutable",
         AnswerVerdict::DeadEverywhere => "dead everywhere",
         AnswerVerdict::NotObtained => "no answer",
@@ -56,6 +69,13 @@ pub fn answer_sentence(verdict: AnswerVerdict) -> &'static str {
             "the answer works, and differs from what other vantages are given: normal for a CDN"
         }
         AnswerVerdict::PartlyDead => "some addresses of the answer work and some do not",
+        AnswerVerdict::PathPartial => "the path to the answer's addresses loses a part of the flows",
+        AnswerVerdict::Injected => "two different replies came to one question: somebody on the path forges them",
+        AnswerVerdict::Forged => "the name is signed, and the answer fails validation: it is forged",
+        AnswerVerdict::BogusAtResolver => {
+            "the resolver says that the zone's signatures do not hold (SERVFAIL): the zone's fault"
+        }
+        AnswerVerdict::Stub => "the answer holds only addresses that are known to stand for a block",
         AnswerVerdict::UnroutableHere => {
             "DNS answered, nothing at the answer can be reached from there, and other vantages reach these same addresses"
         }
@@ -69,7 +89,7 @@ pub fn answer_sentence(verdict: AnswerVerdict) -> &'static str {
         AnswerVerdict::CanaryGone => "every resolver says that the name does not exist",
         AnswerVerdict::Empty => "the resolver answered without an address",
         AnswerVerdict::DanglingCname => "the resolver answered with an alias (CNAME) that leads to no address",
-        AnswerVerdict::Filtered => "the answer is 0.0.0.0 or ::, as filters give it",
+        AnswerVerdict::Filtered => "the answer is kept back: 0.0.0.0 or ::, or a reply that says so",
         AnswerVerdict::Private => "the answer holds a special-purpose address, which a public name cannot have",
         AnswerVerdict::Impostor => "whoever answers at the addresses has a certificate for something else",
         AnswerVerdict::InsufficientEvidence => "too few agreeing probes to say anything",
@@ -85,6 +105,8 @@ pub fn vantage_word(verdict: VantageVerdict) -> &'static str {
     match verdict {
         VantageVerdict::Ok => "ok",
         VantageVerdict::Silent => "silent",
+        VantageVerdict::Late => "late",
+        VantageVerdict::ClockSkewed => "clock wrong",
         VantageVerdict::Unmeasured => "unmeasured",
         VantageVerdict::Captive => "captive portal",
         VantageVerdict::UplinkDown => "uplink down",
@@ -99,6 +121,8 @@ pub fn vantage_sentence(verdict: VantageVerdict) -> &'static str {
     match verdict {
         VantageVerdict::Ok => "its controls pass; what it reports counts",
         VantageVerdict::Silent => "no report lately; nothing is known from there",
+        VantageVerdict::Late => "reports again, so far only what is too old to count",
+        VantageVerdict::ClockSkewed => "its clock is wrong; what it says of a certificate's time does not count",
         VantageVerdict::Unmeasured => "no control was measured lately; its failures do not count",
         VantageVerdict::Captive => {
             "a captive portal answers there instead of the network; nothing it says counts until someone signs in"
@@ -113,10 +137,14 @@ pub fn vantage_sentence(verdict: VantageVerdict) -> &'static str {
 #[must_use]
 pub fn vantage_speaks(verdict: VantageVerdict) -> bool {
     match verdict {
-        VantageVerdict::Ok | VantageVerdict::Intercepted | VantageVerdict::Degraded => true,
-        VantageVerdict::Silent | VantageVerdict::Unmeasured | VantageVerdict::Captive | VantageVerdict::UplinkDown => {
-            false
+        VantageVerdict::Ok | VantageVerdict::Intercepted | VantageVerdict::Degraded | VantageVerdict::ClockSkewed => {
+            true
         }
+        VantageVerdict::Silent
+        | VantageVerdict::Late
+        | VantageVerdict::Unmeasured
+        | VantageVerdict::Captive
+        | VantageVerdict::UplinkDown => false,
     }
 }
 
@@ -126,6 +154,7 @@ pub fn address_phrase(verdict: AddressVerdict) -> &'static str {
     match verdict {
         AddressVerdict::Ok => "completes TLS with the right certificate",
         AddressVerdict::OkUnproven => "accepts TCP (TLS is not asked of it)",
+        AddressVerdict::PartialPath => "answers some attempts and loses others, by their source port",
         AddressVerdict::Refused => "refuses connections",
         AddressVerdict::Silent => "stays silent",
         AddressVerdict::OpenButDead => "accepts TCP and then says nothing",
@@ -144,6 +173,8 @@ pub fn address_phrase(verdict: AddressVerdict) -> &'static str {
 pub fn node_phrase(verdict: NodeVerdict) -> &'static str {
     match verdict {
         NodeVerdict::Ok => "is alive",
+        NodeVerdict::PathPartial => "is alive, and the path to it loses a part of the flows",
+        NodeVerdict::UnroutableForAudience => "is alive elsewhere, and its users' networks cannot reach it",
         NodeVerdict::UnroutableFromSome => "is alive, and cannot be reached from some places",
         NodeVerdict::InsufficientEvidence => "cannot be judged: too few witnesses",
         NodeVerdict::ImpostorEverywhere => "shows a stranger's certificate everywhere",
@@ -168,6 +199,67 @@ pub fn fleet_sentence(verdict: FleetVerdict) -> &'static str {
     }
 }
 
+/// An endpoint's verdict in a word or two.
+#[must_use]
+pub fn endpoint_word(verdict: EndpointVerdict) -> &'static str {
+    match verdict {
+        EndpointVerdict::InsufficientEvidence => "not enough evidence",
+        EndpointVerdict::Rewrites => "rewrites answers",
+        EndpointVerdict::Ok => "ok",
+        EndpointVerdict::Throttled => "throttled",
+        EndpointVerdict::Misconfigured => "asked wrongly",
+        EndpointVerdict::NoPath => "no path",
+        EndpointVerdict::Refused => "refuses connections",
+        EndpointVerdict::PmtuBlackhole => "large packets lost",
+        EndpointVerdict::TlsFailed => "TLS fails",
+        EndpointVerdict::HttpFailed => "HTTP fails",
+        EndpointVerdict::Silent => "silent",
+        EndpointVerdict::ServingStale => "serving stale",
+        EndpointVerdict::AliveNotResolving => "alive, not resolving",
+        EndpointVerdict::StaleCacheMasking => "dead behind a cache",
+    }
+}
+
+/// An endpoint's verdict, as the end of "the endpoint …".
+#[must_use]
+pub fn endpoint_phrase(verdict: EndpointVerdict) -> &'static str {
+    match verdict {
+        EndpointVerdict::InsufficientEvidence => "was not measured enough",
+        EndpointVerdict::Rewrites => "answers, and gives addresses for names that do not exist",
+        EndpointVerdict::Ok => "answers what it is asked",
+        EndpointVerdict::Throttled => "asks to be asked less often",
+        EndpointVerdict::Misconfigured => "never took what it is asked: the configuration is wrong, not the endpoint",
+        EndpointVerdict::NoPath => "cannot be reached: no TCP connection comes about",
+        EndpointVerdict::Refused => "refuses connections",
+        EndpointVerdict::PmtuBlackhole => "accepts TCP, and the path loses every large packet",
+        EndpointVerdict::TlsFailed => "accepts TCP, and the TLS handshake fails",
+        EndpointVerdict::HttpFailed => "answers HTTP with something else than DNS",
+        EndpointVerdict::Silent => "takes the question and never answers",
+        EndpointVerdict::ServingStale => "answers what it has in its cache, and nothing fresh",
+        EndpointVerdict::AliveNotResolving => "is alive and does not resolve",
+        EndpointVerdict::StaleCacheMasking => "is dead, and the cache in front of it hides that for a while",
+    }
+}
+
+/// What an endpoint's verdict is drawn as.
+#[must_use]
+pub fn endpoint_state(verdict: EndpointVerdict) -> State {
+    match verdict {
+        EndpointVerdict::Ok => State::Usable,
+        EndpointVerdict::ServingStale | EndpointVerdict::StaleCacheMasking | EndpointVerdict::Throttled => {
+            State::Partial
+        }
+        EndpointVerdict::Rewrites => State::WrongContent,
+        EndpointVerdict::NoPath | EndpointVerdict::PmtuBlackhole => State::Unroutable,
+        EndpointVerdict::Refused
+        | EndpointVerdict::TlsFailed
+        | EndpointVerdict::HttpFailed
+        | EndpointVerdict::Silent
+        | EndpointVerdict::AliveNotResolving => State::NoAnswer,
+        EndpointVerdict::InsufficientEvidence | EndpointVerdict::Misconfigured => State::Unobserved,
+    }
+}
+
 /// A short name for the kind of an incident: the word of the verdict it rests on, made readable.
 /// Words of a newer version stay as they are.
 #[must_use]
@@ -184,8 +276,13 @@ pub fn kind_title(kind: &str) -> String {
             AnswerVerdict::Private => "private address in the answer".to_owned(),
             AnswerVerdict::Filtered => "filtered answer".to_owned(),
             AnswerVerdict::Impostor => "impostor at the answer".to_owned(),
+            AnswerVerdict::Injected => "injected answer".to_owned(),
+            AnswerVerdict::Forged => "forged answer".to_owned(),
+            AnswerVerdict::PathPartial => "partial path to the answer".to_owned(),
             AnswerVerdict::Ok
             | AnswerVerdict::SteeredByVantage
+            | AnswerVerdict::BogusAtResolver
+            | AnswerVerdict::Stub
             | AnswerVerdict::Servfail
             | AnswerVerdict::Refused
             | AnswerVerdict::Denied
@@ -196,9 +293,14 @@ pub fn kind_title(kind: &str) -> String {
             | AnswerVerdict::FamilyUnusable => answer_word(verdict).to_owned(),
         };
     }
+    if let Some(verdict) = EndpointVerdict::from_word(kind) {
+        return format!("endpoint: {}", endpoint_word(verdict));
+    }
     if let Some(verdict) = NodeVerdict::from_word(kind) {
         return match verdict {
             NodeVerdict::Ok => "node ok",
+            NodeVerdict::PathPartial => "partial path to the node",
+            NodeVerdict::UnroutableForAudience => "node unroutable for its users",
             NodeVerdict::UnroutableFromSome => "node unroutable from some",
             NodeVerdict::InsufficientEvidence => "insufficient evidence",
             NodeVerdict::ImpostorEverywhere => "impostor node",
@@ -229,9 +331,14 @@ pub fn kind_state(kind: &str) -> State {
     if let Some(verdict) = AnswerVerdict::from_word(kind) {
         return answer_state(verdict);
     }
+    if let Some(verdict) = EndpointVerdict::from_word(kind) {
+        return endpoint_state(verdict);
+    }
     match NodeVerdict::from_word(kind) {
         Some(NodeVerdict::Ok) => State::Usable,
-        Some(NodeVerdict::UnroutableFromSome) => State::Partial,
+        Some(NodeVerdict::UnroutableFromSome | NodeVerdict::PathPartial | NodeVerdict::UnroutableForAudience) => {
+            State::Partial
+        }
         Some(NodeVerdict::ImpostorEverywhere | NodeVerdict::CertInvalidEverywhere) => State::WrongContent,
         Some(NodeVerdict::DeadEverywhere | NodeVerdict::OpenButDead | NodeVerdict::RefusingEverywhere) => {
             State::NoAnswer

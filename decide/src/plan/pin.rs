@@ -7,6 +7,7 @@ use crate::elsewhere::Given;
 use crate::incident::{Health, native_health, native_resolvers};
 use crate::names::{Addresses, DomainName, DriverName, ResolverName, VantageName};
 use crate::observation::Target;
+use crate::plan::switch;
 use crate::plan::{Decision, NoPlan, Plan, PlanPurpose, PlanReason, PlanRecord, PlanStatus, ReturnWaits, Situation};
 use crate::topology::{Mode, Role, Transport, Vantage};
 use crate::verdict::AnswerVerdict;
@@ -40,6 +41,11 @@ fn try_decide(situation: Situation<'_>, vantage: &VantageName, name: &DomainName
     }
 }
 
+/// Whether an address that works there may be served in place of an answer with this verdict.
+fn pinnable(verdict: AnswerVerdict) -> bool {
+    [AnswerVerdict::UnroutableHere, AnswerVerdict::Stub].contains(&verdict)
+}
+
 fn there(
     situation: Situation<'_>,
     vantage: &VantageName,
@@ -50,13 +56,19 @@ fn there(
     let policy = &situation.topology.policy;
     let live = crate::judge::live_resolver(situation.topology).ok_or(NoPlan::NoDriver)?;
     let answer = situation.judgement.answer(vantage, name, live).ok_or(NoPlan::FindingGone)?;
-    if answer.verdict != AnswerVerdict::UnroutableHere {
+    if !pinnable(answer.verdict) {
         return Err(NoPlan::FindingGone);
     }
     if situation.changes_made(name.as_str()) >= policy.changes_max {
         return Err(NoPlan::BudgetSpent { changes_max: policy.changes_max });
     }
     let resolvers = counterfactual(situation, vantage, name)?;
+    // It heals names that nobody watches as well.
+    if place.switch_by_hand
+        && let Some(to) = switch::candidate(situation, vantage, name)
+    {
+        return Err(NoPlan::SwitchByHand { vantage: vantage.clone(), to: to.clone(), then_flush: false });
+    }
     let target = Target::Name(name.clone());
     let tried: Vec<&Addresses> = situation
         .about(name.as_str())
@@ -107,7 +119,8 @@ fn counterfactual(
             continue;
         }
         match situation.judgement.answer(vantage, name, resolver) {
-            Some(answer) if answer.verdict != AnswerVerdict::InsufficientEvidence => {
+            // Nothing it gives works from there: whose fault that is may stay open.
+            Some(answer) if answer.verdict != AnswerVerdict::InsufficientEvidence || answer.all_dead() => {
                 known.insert(resolver.clone(), answer.verdict);
             }
             Some(_) | None if switchable => {

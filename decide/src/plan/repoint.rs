@@ -6,7 +6,7 @@ use crate::change::Change;
 use crate::names::{Addresses, NodeName, ServiceName, VantageName};
 use crate::observation::Target;
 use crate::plan::{Decision, NoPlan, Plan, PlanPurpose, PlanReason, PlanStatus, Record, ReturnWaits, Situation};
-use crate::topology::{Node, Service};
+use crate::topology::{Mode, Node, Service};
 use crate::verdict::NodeVerdict;
 
 /// Decides about one service.
@@ -54,15 +54,21 @@ fn try_decide(situation: Situation<'_>, name: &ServiceName) -> Result<Plan, NoPl
     };
     let judged = situation.judgement.nodes.get(from).ok_or(NoPlan::FindingGone)?;
     if judged.verdict.gone() {
-        return away(situation, name, service, from, from_node);
+        return away(situation, name, service, from, from_node, service.mode);
+    }
+    if judged.verdict == NodeVerdict::UnroutableForAudience {
+        // Somebody reaches it: without leave given beforehand a person decides.
+        let mode = if service.audience_failover { service.mode } else { service.mode.min(Mode::Propose) };
+        return away(situation, name, service, from, from_node, mode);
     }
     if *from != service.native {
         return back(situation, name, service, from_node);
     }
     match judged.verdict {
         // Somebody still reaches it: the public record stays.
-        NodeVerdict::UnroutableFromSome => Err(NoPlan::NotifyOnly),
+        NodeVerdict::UnroutableFromSome | NodeVerdict::PathPartial => Err(NoPlan::NotifyOnly),
         NodeVerdict::Ok
+        | NodeVerdict::UnroutableForAudience
         | NodeVerdict::InsufficientEvidence
         | NodeVerdict::ImpostorEverywhere
         | NodeVerdict::CertInvalidEverywhere
@@ -78,11 +84,14 @@ fn away(
     service: &Service,
     from: &NodeName,
     from_node: &Node,
+    mode: Mode,
 ) -> Result<Plan, NoPlan> {
     let policy = &situation.topology.policy;
     if situation.changes_made(name.as_str()) >= policy.changes_max {
         return Err(NoPlan::BudgetSpent { changes_max: policy.changes_max });
     }
+    let verdict = situation.judgement.nodes.get(from).map(|judged| judged.verdict);
+    let audience_alone = verdict == Some(NodeVerdict::UnroutableForAudience);
     // Those proven by most vantages; the configured order breaks ties.
     let mut best: Option<(&NodeName, &Node, Vec<VantageName>)> = None;
     for candidate in nodes_of(service).filter(|candidate| *candidate != from) {
@@ -98,7 +107,10 @@ fn away(
         if failed {
             continue;
         }
-        let provers = provers(situation, candidate, node);
+        let mut provers = provers(situation, candidate, node);
+        if audience_alone {
+            provers.retain(|vantage| situation.topology.vantages.get(vantage).is_some_and(|place| place.audience));
+        }
         let better = best.as_ref().is_none_or(|(_, _, most)| provers.len() > most.len());
         let networks = domains(situation, &provers);
         if networks >= policy.fallback_provers_min && better {
@@ -114,7 +126,8 @@ fn away(
         to: to.clone(),
         provers,
     };
-    finish(situation, name, service, from_node, to_node, reason, PlanPurpose::Remedy)
+    let plan = finish(situation, name, service, from_node, to_node, reason, PlanPurpose::Remedy)?;
+    Ok(Plan { mode, ..plan })
 }
 
 /// Vantages that proved the node recently enough for a change.
@@ -139,7 +152,10 @@ fn domains(situation: Situation<'_>, vantages: &[VantageName]) -> usize {
 /// prove it are counted, and what it replaces serves nobody at all.
 fn may_serve(verdict: NodeVerdict) -> bool {
     match verdict {
-        NodeVerdict::Ok | NodeVerdict::UnroutableFromSome => true,
+        NodeVerdict::Ok
+        | NodeVerdict::PathPartial
+        | NodeVerdict::UnroutableForAudience
+        | NodeVerdict::UnroutableFromSome => true,
         NodeVerdict::InsufficientEvidence
         | NodeVerdict::ImpostorEverywhere
         | NodeVerdict::CertInvalidEverywhere

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test says no, helpers included")]
 
+mod endpoints;
+mod evidence;
 mod rig;
 mod safety;
 mod story_node;

@@ -42,8 +42,10 @@ pub(crate) fn topology() -> Topology {
         upstream: Some(n("doh-cf")),
         pin_driver: pins.then(|| n("pin")),
         pin_mode: Mode::Act,
+        switch_by_hand: false,
+        audience: true,
     };
-    let resolver = |transport, role| Resolver { transport, role };
+    let resolver = |transport, role| Resolver { transport, role, validates: true, filtering_wanted: false };
     let node = |address: &str| Node { address: n(address), port: 443, tls: true };
     let control = |negative| Control { kind: if negative { ControlKind::Negative } else { ControlKind::Positive } };
     Topology {
@@ -75,8 +77,10 @@ pub(crate) fn topology() -> Topology {
                 fallbacks: vec![n("de"), n("us")],
                 driver: n("auth"),
                 mode: Mode::Act,
+                audience_failover: false,
             },
         )]),
+        stubs: BTreeSet::new(),
         policy: Policy::fast(),
     }
 }
@@ -167,6 +171,10 @@ pub(crate) struct Rig {
     pub(crate) frozen: bool,
     pub(crate) relapses: BTreeMap<String, u32>,
     pub(crate) findings: Vec<Finding>,
+    /// What comes beside the next observations.
+    pub(crate) particulars: Particulars,
+    /// Whether the next observations come too late to vote.
+    pub(crate) late: bool,
     asked: Asked,
     incidents: i64,
     cursor: usize,
@@ -188,6 +196,8 @@ impl Rig {
             frozen: false,
             relapses: BTreeMap::new(),
             findings: Vec::new(),
+            particulars: Particulars::default(),
+            late: false,
             asked: Asked::default(),
             incidents: 0,
             cursor: 0,
@@ -201,7 +211,9 @@ impl Rig {
             at: self.now,
             received_at: self.now,
             purpose: Purpose::Scheduled,
+            late: self.late,
             fact,
+            particulars: self.particulars,
         };
         self.fold.apply(&self.topology, &observation);
         self.log.push(observation);
@@ -211,7 +223,14 @@ impl Rig {
         let outcome = if self.world.reaches(vantage, address) { Outcome::TlsOk } else { Outcome::Silent };
         self.observe(
             vantage,
-            Fact::Connection(Connection { target, address, port: 443, outcome, attempts: 2, attempts_connected: 0 }),
+            Fact::Connection(Connection {
+                target,
+                address,
+                port: 443,
+                outcome,
+                attempts: 1,
+                attempts_connected: u16::from(outcome == Outcome::TlsOk),
+            }),
         );
     }
 

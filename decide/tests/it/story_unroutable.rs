@@ -42,7 +42,7 @@ fn found_pinned_proven_and_taken_back() {
     assert_eq!(resolvers.len(), 3, "every other resolver was asked from the branch: {resolvers:?}");
     assert!(resolvers.values().all(|verdict| !verdict.usable()), "none of them helps: {resolvers:?}");
     rig.until("proven cdnjs.cloudflare.com by 1", 10);
-    assert_eq!(rig.answer_word(BRANCH, CDNJS, "live"), "answer_ok");
+    assert_eq!(rig.answer_word(BRANCH, CDNJS, "live"), "answer_steered_by_vantage");
     assert_eq!(rig.answer_word(BRANCH, CDNJS, "doh-cf"), "answer_unroutable_here", "the native answer is judged apart");
 
     assert!(!rig.notes().iter().any(|note| note.starts_with("change")), "a healed name is no news: {:?}", rig.history);

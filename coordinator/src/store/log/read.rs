@@ -6,7 +6,7 @@ use std::time::Duration;
 use parallax_decide::names::{ControlName, DomainName, NodeName, ResolverName};
 use parallax_decide::observation::{
     Connection, ControlCheck, EndpointCheck, Fact, Family, Kind, Loss, LossReason, Missed, MissedReason, Observation,
-    ObservationId, Outcome, Path, Purpose, Resolution, Stage, Target,
+    ObservationId, Outcome, Particulars, Path, Purpose, Recent, Resolution, Stage, Target, Validation,
 };
 use parallax_decide::time::Timestamp;
 use serde_json::Value;
@@ -24,6 +24,9 @@ pub struct Position {
     /// Nothing received before this is wanted. It spares the reader the older days' partitions.
     pub from: Timestamp,
 }
+
+/// The header's RA bit (RFC 1035, 4.1.1).
+const RECURSION_AVAILABLE: u16 = 0x0080;
 
 /// How far the database's clock may step back between two commits without a reader missing rows.
 pub const STEP_BACK: Duration = Duration::from_secs(600);
@@ -54,6 +57,7 @@ struct Row {
     ttl_s: Option<i32>,
     attempts: Option<i16>,
     attempts_connected: Option<i16>,
+    late: bool,
     detail: Option<Value>,
 }
 
@@ -79,8 +83,8 @@ pub struct Unreadable {
     pub why: StoreError,
 }
 
-/// The next observations in commit order, at most `limit`, without late ones: those are never
-/// evidence. Call again with the position behind them until none come.
+/// The next observations in commit order, at most `limit`. Of late ones, which are never evidence, only controls: they
+/// say that their vantage is heard. Call again with the position behind them until none come.
 ///
 /// # Errors
 /// When the database refuses.
@@ -93,10 +97,17 @@ pub async fn observations_after(
         Row,
         r#"select o.id, o.received_at, o.observed_at, v.name as vantage, o.purpose, o.kind, o.subject, o.resolver,
                   o.family, o.address as "address: IpAddr", o.port, o.outcome, o.stage,
-                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected,
-                  case when o.kind in ('endpoint_check', 'path', 'loss', 'missed') then o.detail end as detail
+                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected, o.late,
+                  case when o.kind in ('endpoint_check', 'path', 'loss', 'missed') then o.detail
+                       when o.kind = 'control_check' then jsonb_build_object('clock_offset_ms', o.detail -> 'clock_offset_ms',
+                            'failures', o.detail -> 'failures', 'checks', o.detail -> 'checks')
+                       when o.kind = 'resolution' and (o.outcome = 'nxdomain' or o.detail ?| array['ede', 'odd_replies', 'validation'])
+                       then jsonb_build_object('ede', o.detail -> 'ede',
+                            'flags', o.detail -> 'reply' -> 'flags', 'validation', o.detail -> 'validation',
+                            'second', o.detail @? '$.odd_replies[*] ? (@.kind == "different")')
+                  end as detail
            from observation o join vantage v on v.id = o.vantage_id
-           where o.id > $1 and o.received_at >= $2 and not o.late
+           where o.id > $1 and o.received_at >= $2 and (not o.late or o.kind = 'control_check')
            order by o.id
            limit $3"#,
         position.after.0,
@@ -152,8 +163,15 @@ pub async fn observations_by_id(
         Row,
         r#"select o.id, o.received_at, o.observed_at, v.name as vantage, o.purpose, o.kind, o.subject, o.resolver,
                   o.family, o.address as "address: IpAddr", o.port, o.outcome, o.stage,
-                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected,
-                  case when o.kind in ('endpoint_check', 'path', 'loss', 'missed') then o.detail end as detail
+                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected, o.late,
+                  case when o.kind in ('endpoint_check', 'path', 'loss', 'missed') then o.detail
+                       when o.kind = 'control_check' then jsonb_build_object('clock_offset_ms', o.detail -> 'clock_offset_ms',
+                            'failures', o.detail -> 'failures', 'checks', o.detail -> 'checks')
+                       when o.kind = 'resolution' and (o.outcome = 'nxdomain' or o.detail ?| array['ede', 'odd_replies', 'validation'])
+                       then jsonb_build_object('ede', o.detail -> 'ede',
+                            'flags', o.detail -> 'reply' -> 'flags', 'validation', o.detail -> 'validation',
+                            'second', o.detail @? '$.odd_replies[*] ? (@.kind == "different")')
+                  end as detail
            from observation o join vantage v on v.id = o.vantage_id
            where o.id = any($1)
            order by o.id"#,
@@ -207,6 +225,25 @@ impl Row {
     /// How many a record speaks of.
     fn how_many(&self) -> u64 {
         self.particular("count").and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    fn number<T: TryFrom<i64>>(&self, key: &str) -> Option<T> {
+        self.particular(key).and_then(Value::as_i64).and_then(|number| T::try_from(number).ok())
+    }
+
+    /// What judging reads besides the fact. What is absent or unreadable is not known.
+    fn particulars(&self) -> Particulars {
+        Particulars {
+            extended_error: self.number("ede"),
+            recursion_unavailable: self.number::<u16>("flags").is_some_and(|flags| flags & RECURSION_AVAILABLE == 0),
+            second_reply: self.particular("second").and_then(Value::as_bool).unwrap_or(false),
+            validation: self.particular("validation").and_then(Value::as_str).and_then(Validation::from_word),
+            clock_offset_ms: self.number("clock_offset_ms"),
+            recent: self
+                .number("failures")
+                .zip(self.number("checks"))
+                .map(|(failures, checks)| Recent { failures, checks }),
+        }
     }
 
     fn last_hop(&self) -> Option<IpAddr> {
@@ -285,7 +322,9 @@ impl TryFrom<Row> for Observation {
                     .into_iter()
                     .find(|purpose| purpose_word(*purpose) == word)
             })?,
+            late: row.late,
             fact: row.fact()?,
+            particulars: row.particulars(),
         })
     }
 }
