@@ -24,7 +24,7 @@
 //! | 20 | else | insufficient evidence |
 //!
 //! "Proves" means by a probe that ended after the address began to fail here: an older success may
-//! be the world before the fault. Rows 3 to 10 need `k_min` agreeing answers over `span_min`; until then: insufficient evidence.
+//! be the world before the fault. Rows 2 to 10 need `k_min` agreeing answers over `span_min`; until then: insufficient evidence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -180,7 +180,7 @@ fn row(
     let settled = speaker.times >= policy.k_min && speaker.at.since(speaker.since) >= policy.span_min;
     let if_settled = |verdict| if settled { verdict } else { AnswerVerdict::InsufficientEvidence };
     if !speaker.outcome.is_reply() {
-        return AnswerVerdict::NotObtained;
+        return if_settled(AnswerVerdict::NotObtained);
     }
     if speaker.marks.injected {
         return if_settled(AnswerVerdict::Injected);

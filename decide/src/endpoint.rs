@@ -31,7 +31,7 @@ use crate::fold::{EndpointRun, VantageState};
 use crate::names::{ResolverName, VantageName};
 use crate::observation::{EndpointCheck, Group, ObservationId, Outcome, Says, Stage};
 use crate::time::Timestamp;
-use crate::topology::{Role, Topology};
+use crate::topology::Topology;
 use crate::vantage::{VantageJudgement, controls_passed_since};
 use crate::verdict::EndpointVerdict;
 
@@ -117,12 +117,11 @@ impl EndpointJudgement {
     }
 }
 
-/// The resolver of the configuration that a vantage's live resolver forwards to.
+/// The resolver of the configuration that a vantage's live resolver forwards to: only the operator knows it. `None`: not
+/// said, and then no endpoint's fault is one of what users there are given.
 #[must_use]
 pub fn in_use<'a>(topology: &'a Topology, vantage: &VantageName) -> Option<&'a ResolverName> {
-    let upstream = topology.vantages.get(vantage).and_then(|place| place.upstream.as_ref());
-    let primary = || topology.resolvers.iter().find(|(_, one)| one.role == Role::Primary).map(|(name, _)| name);
-    upstream.or_else(primary)
+    topology.vantages.get(vantage).and_then(|place| place.upstream.as_ref())
 }
 
 /// Judges one endpoint at one vantage; none when it was not checked lately.

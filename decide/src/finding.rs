@@ -278,8 +278,8 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
             | AnswerVerdict::SteeredByVantage
             | AnswerVerdict::InsufficientEvidence
             | AnswerVerdict::FamilyUnusable => {}
-            // The verdict on what is behind the live resolver rules, where that is known.
-            AnswerVerdict::NotObtained if in_use(topology, vantage).is_some() => {}
+            // The verdict on what is behind the live resolver rules, unless that is well.
+            AnswerVerdict::NotObtained if upstream(topology, judgement, vantage).is_some_and(|well| !well) => {}
             AnswerVerdict::UnroutableHere => {
                 let finding = unroutable.entry(vantage).or_insert_with(|| Finding {
                     subject: Subject::UnroutableAt { vantage: vantage.clone() },
@@ -338,7 +338,13 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
             | AnswerVerdict::PartlyDead
             | AnswerVerdict::Impostor => others.push(Finding {
                 subject: Subject::NameAt { vantage: vantage.clone(), name: name.clone() },
-                kind: answer.verdict.word().to_owned(),
+                kind: if upstream(topology, judgement, vantage) == Some(true)
+                    && answer.verdict == AnswerVerdict::NotObtained
+                {
+                    LIVE_RESOLVER_STUCK.to_owned()
+                } else {
+                    answer.verdict.word().to_owned()
+                },
                 members: BTreeSet::from([name.as_str().to_owned()]),
                 reason: Reason::AnswerUnusable {
                     verdict: answer.verdict,
@@ -351,6 +357,16 @@ fn answers(topology: &Topology, judgement: &Judgement) -> Vec<Finding> {
         }
     }
     unroutable.into_values().chain(dead.into_values()).chain(others).collect()
+}
+
+/// The word for a live resolver that gives no answer while what is behind it works from the same place: for its owner, and
+/// no reason to switch the upstream.
+pub const LIVE_RESOLVER_STUCK: &str = "live_resolver_stuck";
+
+/// Whether what is behind a place's live resolver is shown to work from there; none where that is not configured.
+fn upstream(topology: &Topology, judgement: &Judgement, vantage: &VantageName) -> Option<bool> {
+    let resolver = in_use(topology, vantage)?;
+    Some(judgement.endpoint(vantage, resolver).is_some_and(|judged| judged.verdict == EndpointVerdict::Ok))
 }
 
 /// The endpoints that places use and that do not do what is asked of them.

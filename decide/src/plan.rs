@@ -293,6 +293,9 @@ pub struct Situation<'a> {
     pub relapses: &'a BTreeMap<String, u32>,
 }
 
+/// Places of one endpoint that are each told what would help: thousands of lines would help nobody.
+const PLACES_MAX: usize = 64;
+
 /// Plans for one incident: a decision for each name or service it affects.
 #[must_use]
 pub fn plan(situation: Situation<'_>) -> Vec<Decision> {
@@ -310,11 +313,12 @@ pub fn plan(situation: Situation<'_>) -> Vec<Decision> {
         Subject::NameAt { vantage, name } => vec![at_place(situation, vantage, name)],
         // The places that are given what is dead; the path of none of them is to blame.
         Subject::Name { name } => dead_places(situation, name)
+            .take(PLACES_MAX)
             .map(|vantage| switch::for_name(situation, vantage, name, format!("{name}@{vantage}")))
             .collect(),
         Subject::Endpoint { resolver } => {
             let places = situation.incident.members.iter().filter_map(|member| member.parse::<VantageName>().ok());
-            places.map(|vantage| switch::for_endpoint(situation, &vantage, resolver)).collect()
+            places.take(PLACES_MAX).map(|vantage| switch::for_endpoint(situation, &vantage, resolver)).collect()
         }
         Subject::Fleet | Subject::Vantage { .. } | Subject::Node { .. } => hold(subject.name(), NoPlan::NotifyOnly),
     }

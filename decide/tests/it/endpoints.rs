@@ -52,7 +52,8 @@ fn verdict(rig: &Rig, resolver: &str) -> EndpointVerdict {
 fn each_row_by_the_stage_that_failed() {
     use EndpointVerdict as V;
     use Outcome as O;
-    let unsupported = |worked_before| EndpointCheck { worked_before, ..check("doh-cf", Stage::Http, O::HttpUnsupported) };
+    let unsupported =
+        |worked_before| EndpointCheck { worked_before, ..check("doh-cf", Stage::Http, O::HttpUnsupported) };
     let dns = |outcome, fresh| EndpointCheck { fresh, ..check("doh-cf", Stage::Dns, outcome) };
     let rewrites = EndpointCheck { missing: Some(O::Answered), ..check("doh-cf", Stage::Dns, O::Answered) };
     for (one, expected) in [
@@ -97,7 +98,8 @@ fn every_combination_is_decided_and_every_row_is_reached() {
     let (mut reached, mut count) = (BTreeSet::new(), 0);
     for stage in Stage::ALL {
         for outcome in &outcomes {
-            for (fresh, missing) in others.iter().flat_map(|fresh| others.iter().map(move |missing| (*fresh, *missing))) {
+            for (fresh, missing) in others.iter().flat_map(|fresh| others.iter().map(move |missing| (*fresh, *missing)))
+            {
                 for worked_before in [false, true] {
                     let one = EndpointCheck { fresh, missing, worked_before, ..check("doh-cf", *stage, *outcome) };
                     let mut rig = Rig::new(World::well());
@@ -167,4 +169,35 @@ fn a_cache_that_hides_a_dead_endpoint_is_named_and_the_next_endpoint_offered() {
     more(&mut rig, &[check("doh-cf", Stage::Dns, Outcome::Answered)], 1);
     rig.decide();
     assert!(!rig.book.open().any(|open| open.subject == subject), "{:?}", rig.history);
+}
+
+/// A live resolver that gives no answer: what is behind it decides whose trouble that is.
+#[test]
+fn a_live_resolver_that_hangs_is_told_from_a_dead_upstream() {
+    let silent = Resolution {
+        name: n(CDNJS),
+        resolver: n("live"),
+        family: Family::V4,
+        outcome: Outcome::DnsSilent,
+        addresses: Vec::new(),
+        ttl_s: 0,
+    };
+    for (stage, outcome, upstream, expected) in [
+        (Stage::Dns, Outcome::Answered, true, vec!["live_resolver_stuck"]),
+        (Stage::Tcp, Outcome::Silent, true, vec!["endpoint_no_path"]),
+        (Stage::Tcp, Outcome::Silent, false, vec!["answer_not_obtained"]),
+    ] {
+        let mut rig = Rig::new(World::well());
+        if !upstream {
+            rig.topology.vantages.get_mut(&n(BRANCH)).unwrap().upstream = None;
+        }
+        for _ in 0..5 {
+            more(&mut rig, &[check("doh-cf", stage, outcome)], 1);
+            rig.observe(BRANCH, Fact::Resolution(silent.clone()));
+        }
+        rig.decide();
+        let kinds: Vec<&str> = rig.findings.iter().map(|finding| finding.kind.as_str()).collect();
+        assert_eq!(kinds, expected);
+        assert!(rig.plans.is_empty());
+    }
 }

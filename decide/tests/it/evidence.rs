@@ -79,7 +79,9 @@ fn replies_are_named_by_their_marks() {
         (Particulars { clock_offset_ms: Some(90_000), ..bogus }, O::Answered, given, V::InsufficientEvidence),
     ] {
         let facts = [resolution(outcome, addresses)];
-        let seen = |times| rounds(particulars, &facts, times).judge().answer(&n(BRANCH), &n(CDNJS), &n("live")).unwrap().verdict;
+        let seen = |times| {
+            rounds(particulars, &facts, times).judge().answer(&n(BRANCH), &n(CDNJS), &n("live")).unwrap().verdict
+        };
         assert_eq!(seen(3), V::InsufficientEvidence, "{particulars:?} over 2 s");
         assert_eq!(seen(4), verdict, "{particulars:?} {outcome}");
     }

@@ -57,6 +57,7 @@ fn answers_without_addresses_need_enough_agreeing_probes() {
         assert_eq!(answer(&[resolution(outcome, &[])], 4), verdict, "{outcome} over 3 s");
     }
     for outcome in R::ALL.iter().copied().filter(|outcome| outcome.fits(Kind::Resolution) && !outcome.is_reply()) {
+        assert_eq!(answer(&[resolution(outcome, &[])], 3), AnswerVerdict::InsufficientEvidence, "{outcome} over 2 s");
         assert_eq!(answer(&[resolution(outcome, &[])], 4), AnswerVerdict::NotObtained, "{outcome}");
     }
 }
