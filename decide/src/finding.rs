@@ -165,9 +165,9 @@ pub enum Reason {
     Endpoint {
         /// Which resolver.
         resolver: ResolverName,
-        /// What each of them found; at most [`WITNESSES_MAX`](crate::elsewhere::WITNESSES_MAX) of each verdict.
+        /// What each of them found; at most [`WITNESSES_MAX`] of each verdict.
         places: BTreeMap<VantageName, EndpointJudgement>,
-        /// Others for whom it works: at most [`WITNESSES_MAX`](crate::elsewhere::WITNESSES_MAX).
+        /// Others for whom it works: at most [`WITNESSES_MAX`].
         reached_at: Vec<VantageName>,
     },
     /// A node.

@@ -134,7 +134,7 @@ fn a_place_that_may_not_accuse_says_nothing_of_endpoints() {
     assert!(!rig.judge().endpoints.is_empty());
 }
 
-/// B02, the field script's bug: the live resolver answers from its cache while the endpoint behind it is dead.
+/// B24, and the field script's bug: the live resolver answers from its cache while the endpoint behind it is dead.
 #[test]
 fn a_cache_that_hides_a_dead_endpoint_is_named_and_the_next_endpoint_offered() {
     let dead = check("doh-cf", Stage::Tcp, Outcome::Silent);
