@@ -12,7 +12,7 @@ use parallax_decide::guard::{self, Facts, Refusal};
 use parallax_decide::incident::{Book, IncidentId, Open, Transition};
 use parallax_decide::judge::{self, Judgement};
 use parallax_decide::names::{Addresses, NodeName, ServiceName, VantageName};
-use parallax_decide::observation::{Fact, Observation, ObservationId, Says, Target};
+use parallax_decide::observation::{Fact, Observation, ObservationId, Particulars, Says, Target};
 use parallax_decide::plan::{
     self, Decision, Plan, PlanId, PlanPurpose, PlanReason, PlanRecord, PlanStatus, Record, Situation,
 };
@@ -178,7 +178,9 @@ impl Coordinator {
             at: Timestamp(now.0 - age_ms),
             received_at: now,
             purpose: measured.purpose,
+            late: false,
             fact: measured.fact,
+            particulars: Particulars::default(),
         };
         let news = !(self.calm && self.as_before(&scenery.topology.policy, &observation));
         self.fold.apply(&scenery.topology, &observation);

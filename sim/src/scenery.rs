@@ -102,14 +102,17 @@ impl Scenery {
                 upstream: Some("doh".parse()?),
                 pin_driver: None,
                 pin_mode: Mode::Observe,
+                switch_by_hand: false,
+                audience: true,
             };
             topology.vantages.insert(name.clone(), place);
             vantages.push(name);
             domain_of.push(usize::try_from(domain).unwrap_or(0));
         }
         let (live, doh): (ResolverName, ResolverName) = ("live".parse()?, "doh".parse()?);
-        topology.resolvers.insert(live.clone(), Resolver { transport: Transport::Live, role: Role::Live });
-        topology.resolvers.insert(doh.clone(), Resolver { transport: Transport::Doh, role: Role::Primary });
+        let resolver = |transport, role| Resolver { transport, role, validates: true, filtering_wanted: false };
+        topology.resolvers.insert(live.clone(), resolver(Transport::Live, Role::Live));
+        topology.resolvers.insert(doh.clone(), resolver(Transport::Doh, Role::Primary));
         let canary: DomainName = "cdn.example.com".parse()?;
         topology.canaries.insert(canary.clone(), Canary { port: 443, tls: true });
         let mut controls = Vec::new();
@@ -136,6 +139,7 @@ impl Scenery {
                 fallbacks: names.collect(),
                 driver: "auth".parse()?,
                 mode: Mode::Act,
+                audience_failover: false,
             };
             topology.services.insert(service.clone(), configured);
         }
