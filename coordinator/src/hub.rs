@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use parallax_decide::names::VantageName;
 use parallax_decide::time::Timestamp;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::clock::{Clock, monotonic};
+use crate::mailbox::Sender;
 
 pub mod elsewhere;
 mod message;
@@ -103,7 +104,7 @@ pub struct Arrival {
 #[derive(Debug)]
 struct Live {
     session: u64,
-    outbound: mpsc::Sender<Box<Outbound>>,
+    outbound: Sender<Box<Outbound>>,
     closed: CancellationToken,
     shown: Connected,
     boot: Uuid,
@@ -292,14 +293,9 @@ impl Hub {
         }
     }
 
-    /// Enters a stream; its messages are boxed because a channel sets aside room for 32 of what it carries. An older
+    /// Enters a stream. An older
     /// stream of the same vantage is closed: the agent has come back while its old connection lay dead.
-    pub(crate) fn enter(
-        &self,
-        vantage: &VantageName,
-        arrival: Arrival,
-        outbound: mpsc::Sender<Box<Outbound>>,
-    ) -> Place<'_> {
+    pub(crate) fn enter(&self, vantage: &VantageName, arrival: Arrival, outbound: Sender<Box<Outbound>>) -> Place<'_> {
         let Arrival { agent_version, boot, remote } = arrival;
         let session = self.next_session.fetch_add(1, Ordering::Relaxed);
         let closed = CancellationToken::new();

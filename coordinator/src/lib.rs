@@ -9,7 +9,7 @@
 //!
 //! Around them: [`cli`] the operator's tool, [`config`] the file, [`identity`] keys and certificates,
 //! [`embedded`] the Postgres that comes along when none is given, [`clock`] the only clock,
-//! [`installation`] whether the database went back, [`reload`] how a configuration is taken, [`admitted`] the taking in of
+//! [`installation`] whether the database went back, [`mailbox`] the queue of one stream, [`reload`] how a configuration is taken, [`admitted`] the taking in of
 //! approved vantages, [`revocation`] the cutting off, [`room`] the embedded database's room, [`secret`] what is in no message,
 //! [`signers`] whether orders are signed by whom agents know, [`span`] how spans are written, [`state`] what all share,
 //! [`error`] how a command says that it failed, [`hex`] bytes as people read them.
@@ -29,6 +29,7 @@ pub mod hub;
 pub mod identity;
 pub mod ingest;
 pub mod installation;
+pub mod mailbox;
 pub mod relay;
 pub mod reload;
 pub mod report;

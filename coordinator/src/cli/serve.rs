@@ -157,15 +157,14 @@ async fn with_database(
         true => tokio::spawn(async {}),
         false => tokio::spawn(tasks::run(Arc::clone(&app), shutdown.clone())),
     };
-    let ends = |result: anyhow::Result<()>| {
+    let agents = ingest::serve(Arc::clone(&app), grpc, keeper, shutdown.clone());
+    let pages = async {
+        let ended = web.serve(web::router(Arc::clone(&app), shutdown.clone()), shutdown.clone()).await;
         // One server that fails ends the other: half a coordinator would look alive.
         shutdown.cancel();
-        result
+        ended
     };
-    let (agents, pages) =
-        tokio::join!(async { ends(ingest::serve(Arc::clone(&app), grpc, keeper, shutdown.clone()).await) }, async {
-            ends(web.serve(web::router(Arc::clone(&app), shutdown.clone()), shutdown.clone()).await)
-        },);
+    let ((), pages) = tokio::join!(agents, pages);
     for task in [upkeep, revocations, relay, looks, room, tasks, following] {
         if let Err(error) = task.await {
             tracing::error!(%error, "a task ended badly");
@@ -173,7 +172,7 @@ async fn with_database(
     }
     app.pool.close().await;
     tracing::info!("ended");
-    agents.and(pages).map_err(|error| Failure::from(error.context("a server of the coordinator failed")))
+    pages.map_err(|error| Failure::from(error.context("a server of the coordinator failed")))
 }
 
 /// What people know this coordinator by: the machine and the port for agents.

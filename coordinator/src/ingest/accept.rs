@@ -13,12 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Sleep;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::Connected;
 
 use super::handshakes::{Arriving, Handshakes};
+use super::http2::Heard;
+use super::records::Records;
 use super::source::{FromOne, Sources};
 use super::tls;
 use crate::identity::keeper::{Held, Keeper};
@@ -61,8 +60,10 @@ pub struct Peer {
 /// A connection after its handshake.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TlsStream<TcpStream>,
+    stream: Records,
     pub(super) peer: Peer,
+    /// Notes that something came.
+    pub(super) heard: Heard,
     /// When it ends; none while a stream of it has greeted.
     end: Option<Pin<Box<Sleep>>>,
     /// Of one without a certificate.
@@ -100,7 +101,7 @@ impl Strangers {
 pub async fn run(
     listener: TcpListener,
     keeper: Arc<Keeper>,
-    sender: mpsc::Sender<io::Result<Connection>>,
+    sender: mpsc::Sender<Connection>,
     shutdown: CancellationToken,
 ) {
     let strangers = Strangers::default();
@@ -144,14 +145,14 @@ pub async fn run(
                     let arriving = Arriving::new(leave);
                     connection.peer.arriving = Some(arriving.clone());
                     // An error means that the server has ended; the connection ends with it.
-                    let _ = sender.send(Ok(connection)).await;
+                    let _ = sender.send(connection).await;
                     tokio::time::sleep(GREETING_MAX).await;
                     arriving.give_way();
                 }
                 Ok(connection) => {
                     // Those have a limit of their own.
                     drop(leave);
-                    let _ = sender.send(Ok(connection)).await;
+                    let _ = sender.send(connection).await;
                 }
                 Err(error) => tracing::info!(%remote, error, "refused a connection"),
             }
@@ -166,19 +167,18 @@ pub(super) async fn handshake(
     strangers: &Strangers,
 ) -> Result<Connection, String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let tls = TlsAcceptor::from(Arc::clone(&held.tls));
-    let stream = tls.accept(stream).await.map_err(|error| format!("TLS: {error}"))?;
-    let (_, connection) = stream.get_ref();
-    let chain = connection.peer_certificates().unwrap_or_default();
+    let stream = Records::accept(Arc::clone(&held.tls), stream).await.map_err(|error| format!("TLS: {error}"))?;
+    let heard = Heard::default();
+    let chain = stream.peer_certificates().unwrap_or_default();
     let Some(certificate) = chain.first() else {
         let place = strangers.enter(remote.ip())?;
         let peer = Peer { certificate: None, remote, arriving: None };
-        return Ok(Connection { stream, peer, end: end_after(STRANGER_LIFE), _place: Some(place) });
+        return Ok(Connection { stream, peer, heard, end: end_after(STRANGER_LIFE), _place: Some(place) });
     };
     let mut presented = tls::presented(certificate).map_err(|why| format!("client certificate: {why}"))?;
     presented.authority_sha256 = held.bundle.vouching(chain);
     let peer = Peer { certificate: Some(presented), remote, arriving: None };
-    Ok(Connection { stream, peer, end: end_after(UNSETTLED_LIFE), _place: None })
+    Ok(Connection { stream, peer, heard, end: end_after(UNSETTLED_LIFE), _place: None })
 }
 
 fn end_after(life: Duration) -> Option<Pin<Box<Sleep>>> {
@@ -190,14 +190,6 @@ impl Drop for Connection {
         if let Some(arriving) = &self.peer.arriving {
             arriving.give_way();
         }
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        self.peer.clone()
     }
 }
 
@@ -217,7 +209,12 @@ impl AsyncRead for Connection {
         {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.heard.note();
+        }
+        read
     }
 }
 

@@ -1,7 +1,7 @@
 //! Takes the agents' streams. The types of the wire stop here.
 //!
 //! - [`handshakes`]: which connections may begin theirs, and when. [`source`]: how many of one source.
-//! - [`accept`]: TCP, mutual TLS. [`tls`]: what a client certificate says.
+//! - [`accept`]: TCP, mutual TLS by its `records`. [`tls`]: what a client certificate says. `http2`: requests.
 //! - [`enrolment`]: how an agent gets a certificate, at a bounded [`pace`]. [`admission`]: which one may report;
 //!   [`standing`]: which do.
 //! - [`session`]: one stream: greeting, assignment, batches, reports, tasks.
@@ -16,7 +16,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use parallax_proto::v1::enrolment_server::EnrolmentServer;
@@ -24,7 +23,6 @@ use parallax_proto::v1::probe_server::ProbeServer;
 use parallax_proto::{MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, mpsc};
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,9 +38,11 @@ pub mod enrolment;
 #[cfg(test)]
 mod full_disk;
 pub mod handshakes;
+mod http2;
 pub mod in_hand;
 pub mod order;
 pub mod pace;
+mod records;
 pub mod session;
 pub mod source;
 pub mod standing;
@@ -51,21 +51,8 @@ mod tests;
 pub mod tls;
 pub mod validate;
 
-/// A dead path is noticed within twice this.
-const KEEPALIVE: Duration = Duration::from_secs(10);
-
-/// Bytes that an agent may send on a stream or a connection before they are read: a batch of an agent is up to 64 KiB,
-/// and what was sent and not read is held here.
-const WINDOW_BYTES: u32 = 64 << 10;
-
-/// Largest header block of a request, in bytes: ours have some hundred.
-const HEADERS_BYTES_MAX: u32 = 4 << 10;
-
 /// Connections that passed TLS and wait for the server's task.
 const CONNECTIONS_WAITING_MAX: usize = 64;
-
-/// Streams of one connection: an agent needs one, and a second while the first dies.
-const STREAMS_MAX: u32 = 4;
 
 /// Largest message of an agent that is not known yet: a request, a secret, a version, a time.
 const ENROLMENT_BYTES_MAX: usize = REQUEST_BYTES_MAX + 1024;
@@ -91,15 +78,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Serves agents until `shutdown`, then ends the streams and stores what is under way.
-///
-/// # Errors
-/// When the HTTP/2 server itself fails.
-pub async fn serve(
-    app: Arc<App>,
-    listener: TcpListener,
-    keeper: Arc<Keeper>,
-    shutdown: CancellationToken,
-) -> anyhow::Result<()> {
+pub async fn serve(app: Arc<App>, listener: TcpListener, keeper: Arc<Keeper>, shutdown: CancellationToken) {
     let streams = TaskTracker::new();
     // The committer outlives the streams: what they handed over is still stored.
     let (committer, storing) = committer::start(Arc::clone(&app), shutdown.clone());
@@ -113,27 +92,33 @@ pub async fn serve(
         streams: streams.clone(),
         shutdown: shutdown.clone(),
     };
-    let (sender, incoming) = mpsc::channel(CONNECTIONS_WAITING_MAX);
+    let services = Arc::new(http2::Services {
+        probe: ProbeServer::new(service)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX),
+        enrolment: EnrolmentServer::new(enrolment).max_decoding_message_size(ENROLMENT_BYTES_MAX),
+    });
+    let (sender, mut incoming) = mpsc::channel(CONNECTIONS_WAITING_MAX);
     let accepting = tokio::spawn(accept::run(listener, keeper, sender, shutdown.clone()));
-    let served = tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
-        .max_concurrent_streams(STREAMS_MAX)
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .http2_max_header_list_size(HEADERS_BYTES_MAX)
-        .add_service(
-            ProbeServer::new(service)
-                .max_decoding_message_size(MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(MESSAGE_BYTES_MAX),
-        )
-        .add_service(EnrolmentServer::new(enrolment).max_decoding_message_size(ENROLMENT_BYTES_MAX))
-        .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown.clone().cancelled_owned())
-        .await;
+    let connections = TaskTracker::new();
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            connection = incoming.recv() => match connection {
+                Some(connection) => {
+                    let (services, shutdown) = (Arc::clone(&services), shutdown.clone());
+                    connections.spawn(http2::open(connection, services, connections.clone(), shutdown));
+                }
+                None => break,
+            },
+        }
+    }
+    drop((incoming, services));
+    connections.close();
+    connections.wait().await;
     shutdown.cancel();
     streams.close();
     streams.wait().await;
     let _ = accepting.await;
     let _ = storing.await;
-    Ok(served?)
 }

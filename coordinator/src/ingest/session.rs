@@ -28,22 +28,24 @@ use parallax_proto::v1::agent_message::Message as FromAgent;
 use parallax_proto::v1::coordinator_message::Message as ToAgent;
 use parallax_proto::v1::order::Order;
 use prost::Message;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
+use uuid::Uuid;
 
 use super::accept::Peer;
 use super::admission::{admit, certificate};
 use super::committer::Committer;
 use super::convert;
-use super::handshakes::Arriving;
+use super::handshakes::{Arriving, Settled};
 use super::in_hand::{Full, InHand, Share};
 use super::order::Orders;
-use super::standing::Stream;
+use super::standing::{self, Stream};
 use crate::clock;
-use crate::hub::{Arrival, OUTBOUND_MAX};
+use crate::hub::{self, Arrival, OUTBOUND_MAX, Outbound};
 use crate::identity::keeper::Keeper;
+use crate::mailbox::{Receiver, Sender, mailbox};
 use crate::state::App;
 use crate::store::certificate::Presented;
 use crate::store::vantage::VantageId;
@@ -106,16 +108,16 @@ impl v1::probe_server::Probe for Service {
         let vantage = admit(&self.app, &self.greetings, presented, peer.remote).await.inspect_err(|status| {
             tracing::warn!(vantage = %presented.name, remote = %peer.remote, reason = status.message(), "stream refused");
         })?;
-        let (down, messages) = mpsc::channel(DOWN_MAX);
-        let session = Session {
+        let (down, messages) = mailbox(DOWN_MAX);
+        let mut session = Session {
             app: Arc::clone(&self.app),
             keeper: Arc::clone(&self.keeper),
             committer: self.committer.clone(),
             in_hand: self.in_hand.clone(),
             greetings: Arc::clone(&self.greetings),
             shutdown: self.shutdown.clone(),
-            down: down.clone(),
-            vantage: vantage.name.clone(),
+            down,
+            vantage: vantage.name,
             id: vantage.id,
             orders: Orders::new(presented.name.clone()),
             presented: presented.clone(),
@@ -124,14 +126,17 @@ impl v1::probe_server::Probe for Service {
             speaks: 0,
             renewals: Renewals::default(),
         };
-        let (name, remote) = (vantage.name, peer.remote);
+        let mut inbound = request.into_inner();
+        // Both are used where they lie: what is moved once more is kept room for, and the stream lives for weeks.
         self.streams.spawn(async move {
-            match session.run(request.into_inner()).await {
-                Ok(()) => tracing::info!(vantage = %name, %remote, "stream ended"),
+            let ended = session.run(&mut inbound).await;
+            let (vantage, remote) = (&session.vantage, session.remote);
+            match ended {
+                Ok(()) => tracing::info!(%vantage, %remote, "stream ended"),
                 Err(status) => {
-                    tracing::warn!(vantage = %name, %remote, reason = status.message(), "stream ended");
+                    tracing::warn!(%vantage, %remote, reason = status.message(), "stream ended");
                     // The agent may be gone already.
-                    let _ = down.try_send(Box::new(Err(status)));
+                    let _ = session.down.try_send(Box::new(Err(status)));
                 }
             }
         });
@@ -147,6 +152,18 @@ struct Held {
     share: Option<Share>,
 }
 
+/// A stream that has greeted.
+struct Opened<'a> {
+    boot: Uuid,
+    trust: watch::Receiver<()>,
+    stands: standing::Place<'a>,
+    place: hub::Place<'a>,
+    /// Keeps its connection.
+    settled: Option<Settled>,
+    /// For the agent.
+    waiting: Receiver<Box<Outbound>>,
+}
+
 struct Session {
     app: Arc<App>,
     keeper: Arc<Keeper>,
@@ -154,7 +171,7 @@ struct Session {
     in_hand: InHand,
     greetings: Arc<Semaphore>,
     shutdown: CancellationToken,
-    down: mpsc::Sender<DownMessage>,
+    down: Sender<DownMessage>,
     /// Its name now; the certificate may still carry a former one.
     vantage: VantageName,
     id: VantageId,
@@ -168,38 +185,11 @@ struct Session {
 }
 
 impl Session {
-    async fn run(mut self, mut inbound: Streaming<v1::AgentMessage>) -> Result<(), Status> {
-        let hello = tokio::time::timeout(HELLO_WITHIN, inbound.message())
-            .await
-            .map_err(|_| Status::deadline_exceeded("no Hello"))??;
-        let Some(v1::AgentMessage { message: Some(FromAgent::Hello(hello)) }) = hello else {
-            return Err(Status::failed_precondition("the first message must be Hello"));
-        };
-        let Hello { boot, speaks } = Hello::of(&hello)?;
-        self.speaks = speaks;
+    async fn run(&mut self, inbound: &mut Streaming<v1::AgentMessage>) -> Result<(), Status> {
         let app = Arc::clone(&self.app);
-        let mut trust = self.keeper.changes();
-        // Before the database is asked how the vantage stands: a later revocation finds the stream here.
-        let stands = app.standing.enter(Stream {
-            vantage: self.id,
-            name: self.vantage.clone(),
-            key_sha256: self.presented.key_sha256,
-        });
-        let config = app.config.load_full();
         // Boxed where it happens once: the state of a stream is kept for weeks, and there are thousands.
-        let assignment = Box::pin(self.greet(&hello)).await?;
-        let (outbound, mut waiting) = mpsc::channel(OUTBOUND_MAX);
-        let arrival = Arrival { agent_version: hello.agent_version.clone(), boot, remote: self.remote };
-        let place = app.hub.enter(&self.vantage, arrival, outbound);
-        tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");
-        Box::pin(self.send_order(Order::Assignment(assignment), None)).await?;
-        if !Arc::ptr_eq(&config, &app.config.load_full()) {
-            // A reload in between found no stream here to send it to.
-            Box::pin(self.send_assignment()).await?;
-        }
-        drop(config);
-        let _settled = self.arriving.take().map(Arriving::settled);
-        Box::pin(self.send_first_trust()).await?;
+        let Opened { boot, mut trust, stands, place, settled: _settled, mut waiting } =
+            Box::pin(self.open(&app, inbound)).await?;
         let mut under_way: Option<UnderWay> = None;
         let mut queue: VecDeque<Held> = VecDeque::new();
         let mut arriving: Option<(v1::AgentMessage, Room)> = None;
@@ -234,7 +224,7 @@ impl Session {
                 stored = storing => {
                     stored.map_err(|why| not_stored(why, &self.vantage))?;
                     if let Some(done) = under_way.take() {
-                        self.answer(done).await?;
+                        Box::pin(self.answer(done)).await?;
                     }
                 }
                 changed = trust.changed() => {
@@ -263,6 +253,43 @@ impl Session {
                 },
             }
         }
+    }
+
+    /// From the greeting to the first orders.
+    async fn open<'a>(
+        &mut self,
+        app: &'a App,
+        inbound: &mut Streaming<v1::AgentMessage>,
+    ) -> Result<Opened<'a>, Status> {
+        let hello = tokio::time::timeout(HELLO_WITHIN, inbound.message())
+            .await
+            .map_err(|_| Status::deadline_exceeded("no Hello"))??;
+        let Some(v1::AgentMessage { message: Some(FromAgent::Hello(hello)) }) = hello else {
+            return Err(Status::failed_precondition("the first message must be Hello"));
+        };
+        let Hello { boot, speaks } = Hello::of(&hello)?;
+        self.speaks = speaks;
+        let trust = self.keeper.changes();
+        // Before the database is asked how the vantage stands: a later revocation finds the stream here.
+        let stands = app.standing.enter(Stream {
+            vantage: self.id,
+            name: self.vantage.clone(),
+            key_sha256: self.presented.key_sha256,
+        });
+        let config = app.config.load_full();
+        let assignment = self.greet(&hello).await?;
+        let (outbound, waiting) = mailbox(OUTBOUND_MAX);
+        let arrival = Arrival { agent_version: hello.agent_version.clone(), boot, remote: self.remote };
+        let place = app.hub.enter(&self.vantage, arrival, outbound);
+        tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");
+        self.send_order(Order::Assignment(assignment), None).await?;
+        if !Arc::ptr_eq(&config, &app.config.load_full()) {
+            // A reload in between found no stream here to send it to.
+            self.send_assignment().await?;
+        }
+        let settled = self.arriving.take().map(Arriving::settled);
+        self.send_first_trust().await?;
+        Ok(Opened { boot, trust, stands, place, settled, waiting })
     }
 
     /// A message's share of what may be in hand, or the wait for it.
@@ -294,7 +321,7 @@ impl Session {
                 Err(_) => Ok(Some(message)),
             },
             Some(FromAgent::Renewal(renewal)) => {
-                self.renew(renewal).await?;
+                Box::pin(self.renew(renewal)).await?;
                 Ok(None)
             }
             Some(FromAgent::Batch(_) | FromAgent::Hello(_)) | None => Ok(Some(message)),

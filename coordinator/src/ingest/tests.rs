@@ -51,7 +51,7 @@ struct World {
     state: Arc<tempfile::TempDir>,
     keeper: Arc<Keeper>,
     shutdown: CancellationToken,
-    serving: JoinHandle<anyhow::Result<()>>,
+    serving: JoinHandle<()>,
 }
 
 async fn world() -> World {

@@ -1,5 +1,6 @@
 //! What goes down a stream: orders, signed for whoever knows signatures, trust, and answers.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -7,7 +8,6 @@ use std::time::Duration;
 use parallax_proto::v1;
 use parallax_proto::v1::coordinator_message::Message as ToAgent;
 use parallax_proto::v1::order::Order;
-use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::Session;
@@ -15,6 +15,7 @@ use super::ending::ending;
 use crate::hub::Outbound;
 use crate::ingest::admission::{in_turn, unavailable};
 use crate::ingest::{assignment, convert, order};
+use crate::mailbox;
 use crate::store::{self, StoreError};
 
 /// An agent that takes nothing for this long is gone.
@@ -26,12 +27,12 @@ const SIGNED_SINCE: u32 = 2;
 /// Messages on their way down one stream.
 pub(super) const DOWN_MAX: usize = 32;
 
-/// One message on its way down. Boxed: a channel sets aside room for 32 of what it carries, for each stream.
+/// One message on its way down.
 pub(super) type DownMessage = Box<Result<v1::CoordinatorMessage, Status>>;
 
 /// What goes down one stream.
 #[derive(Debug)]
-pub struct Down(pub(super) mpsc::Receiver<DownMessage>);
+pub struct Down(pub(super) mailbox::Receiver<DownMessage>);
 
 impl tokio_stream::Stream for Down {
     type Item = Result<v1::CoordinatorMessage, Status>;
@@ -103,14 +104,17 @@ impl Session {
         self.send_order(Order::Trust(order::trust(&self.keeper.held())), None).await
     }
 
-    pub(super) async fn send(&self, message: ToAgent) -> Result<(), Status> {
-        let message = v1::CoordinatorMessage { message: Some(message) };
-        tokio::select! {
-            biased;
-            sent = self.down.send_timeout(Box::new(Ok(message)), SEND_WITHIN) => {
-                sent.map_err(|_| Status::deadline_exceeded("the agent takes no messages"))
+    /// Its future is small: the message is boxed before.
+    pub(super) fn send(&self, message: ToAgent) -> impl Future<Output = Result<(), Status>> + Send + '_ {
+        let message = Box::new(Ok(v1::CoordinatorMessage { message: Some(message) }));
+        async move {
+            tokio::select! {
+                biased;
+                sent = self.down.send_within(message, SEND_WITHIN) => {
+                    sent.map_err(|_| Status::deadline_exceeded("the agent takes no messages"))
+                }
+                () = self.shutdown.cancelled() => Err(ending()),
             }
-            () = self.shutdown.cancelled() => Err(ending()),
         }
     }
 }

@@ -85,7 +85,7 @@ impl Session {
             drop(on_its_way);
             let message = v1::CoordinatorMessage { message: Some(ToAgent::Renewed(answer)) };
             // A stream that has ended needs no answer.
-            let _ = down.send_timeout(Box::new(Ok(message)), SEND_WITHIN).await;
+            let _ = down.send_within(Box::new(Ok(message)), SEND_WITHIN).await;
         });
         Ok(())
     }

@@ -139,3 +139,71 @@ async fn one_source_has_a_share_of_the_places_for_strangers() {
     held.pop();
     assert!(gate.pass(false, &strangers).await.1.is_ok());
 }
+
+#[tokio::test]
+async fn what_is_larger_than_a_record_or_a_buffer_passes_both_ways_also_under_new_keys() {
+    let (gate, strangers) = (Gate::open().await, Strangers::default());
+    let (client, server) = gate.pass(true, &strangers).await;
+    let server = server.unwrap();
+    let sent: Vec<u8> = (0..1_000_000_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_server, mut to_server) = tokio::io::split(server);
+    let echo = async {
+        let mut bytes = vec![0; 70_000];
+        loop {
+            // A reader that takes little at first, and then much.
+            let room = if bytes.len() % 2 == 0 { 100 } else { bytes.len() };
+            match from_server.read(&mut bytes[..room]).await.unwrap() {
+                0 => break to_server.shutdown().await.unwrap(),
+                count => to_server.write_all(&bytes[..count]).await.unwrap(),
+            }
+            let length = bytes.len() ^ 1;
+            bytes.resize(length, 0);
+        }
+    };
+    let say = async {
+        for part in sent.chunks(150_000) {
+            to_client.write_all(part).await.unwrap();
+            to_client.flush().await.unwrap();
+        }
+        to_client.shutdown().await.unwrap();
+    };
+    let mut heard = Vec::new();
+    let hear = async { from_client.read_to_end(&mut heard).await.unwrap() };
+    tokio::join!(echo, say, hear);
+    assert!(heard == sent, "{} bytes of {}", heard.len(), sent.len());
+
+    let (mut client, server) = gate.pass(true, &strangers).await;
+    let mut server = server.unwrap();
+    let mut word = [0; 3];
+    for turn in 0..3 {
+        client.get_mut().1.refresh_traffic_keys().unwrap();
+        client.write_all(b"new").await.unwrap();
+        server.read_exact(&mut word).await.unwrap();
+        assert_eq!(&word, b"new", "{turn}");
+        server.write_all(b"too").await.unwrap();
+        server.flush().await.unwrap();
+        client.read_exact(&mut word).await.unwrap();
+        assert_eq!(&word, b"too", "{turn}");
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_was_said_is_told_from_one_that_was_not() {
+    let (gate, strangers) = (Gate::open().await, Strangers::default());
+    let mut byte = [0; 1];
+    let (mut client, server) = gate.pass(true, &strangers).await;
+    client.shutdown().await.unwrap();
+    let mut server = server.unwrap();
+    assert_eq!(server.read(&mut byte).await.unwrap(), 0);
+    assert_eq!(server.read(&mut byte).await.unwrap(), 0, "and stays so");
+    let (client, server) = gate.pass(true, &strangers).await;
+    drop(client);
+    assert_eq!(server.unwrap().read(&mut byte).await.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+    // Not what TLS says: refused, and not taken for data.
+    let (mut client, server) = gate.pass(true, &strangers).await;
+    client.get_mut().0.write_all(b"\x17\x03\x03\x00\x20................................").await.unwrap();
+    assert_eq!(server.unwrap().read(&mut byte).await.unwrap_err().kind(), std::io::ErrorKind::InvalidData);
+    let told = client.read(&mut byte).await.unwrap_err();
+    assert!(told.to_string().contains("BadRecordMac"), "{told}");
+}

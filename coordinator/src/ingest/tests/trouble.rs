@@ -77,7 +77,7 @@ async fn what_was_handed_over_before_the_end_is_stored() {
     assert_eq!(agent.acked().await, 1);
     world.shutdown.cancel();
     assert!(agent.next().await.is_err());
-    (&mut world.serving).await.unwrap().unwrap();
+    (&mut world.serving).await.unwrap();
     assert_eq!(world.stored().await, 1);
 }
 

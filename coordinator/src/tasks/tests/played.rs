@@ -9,12 +9,12 @@ use parallax_decide::change::{Change, Standing};
 use parallax_decide::names::{Addresses, DomainName, VantageName};
 use parallax_decide::observation::Target;
 use parallax_driver::{Applied, DriverError, Reading, Refusal};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::world::{BRANCH, CANARY, FI, SERVICE, ip, probe};
 use crate::hub::{Arrival, ChangeOutcome, ChangeReport, LocalChange, OUTBOUND_MAX, Outbound, Work};
+use crate::mailbox::mailbox;
 use crate::state::App;
 use crate::tasks::drivers::{AnyDriver, Drivers};
 
@@ -208,7 +208,7 @@ impl AnyDriver for Provider {
 
 /// An agent that is connected for as long as the task lives.
 pub(super) fn agent(app: Arc<App>, played: Arc<Mutex<Played>>, vantage: VantageName) -> JoinHandle<()> {
-    let (outbound, mut orders) = mpsc::channel(OUTBOUND_MAX);
+    let (outbound, mut orders) = mailbox(OUTBOUND_MAX);
     tokio::spawn(async move {
         let remote = "192.0.2.1:1".parse().unwrap();
         let arrival = Arrival { agent_version: "played".to_owned(), boot: Uuid::nil(), remote };
