@@ -7,6 +7,12 @@ use clap::Parser;
 use parallax_coordinator::cli::{self, Cli};
 use parallax_coordinator::error::{Exit, Failure};
 
+/// Thousands of streams each hold buffers of which they use a few hundred bytes (docs/bench.md, P6). This allocator begins
+/// those on a page of their own, so that what is never touched is never resident, and gives back what a burst took; glibc's
+/// does neither. How it is set is in `.cargo/config.toml`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
