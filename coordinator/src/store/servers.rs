@@ -192,6 +192,11 @@ impl Servers {
                 let between = Arc::clone(&on_connect);
                 Box::pin(async move { between.test(connection).await })
             })
+            .after_release(|connection, _| {
+                // A connection keeps room for the largest that it ever carried: all verdicts of a fleet are tens of megabytes.
+                connection.shrink_buffers();
+                Box::pin(async { Ok(true) })
+            })
             .before_acquire(move |connection, meta| {
                 let between = Arc::clone(&on_acquire);
                 Box::pin(async move {

@@ -70,6 +70,10 @@ pub struct NewVerdict {
     pub evidence: Vec<ObservationId>,
 }
 
+/// Verdicts of one statement: each is held four times over until it is sent, and the first tick over ten thousand vantages
+/// brings a hundred thousand.
+const AT_ONCE_MAX: usize = 1000;
+
 /// What is said of every subject now.
 ///
 /// # Errors
@@ -100,6 +104,13 @@ pub async fn newest(connection: &mut PgConnection) -> Result<BTreeMap<VerdictSub
 /// # Errors
 /// When the database refuses.
 pub async fn insert(connection: &mut PgConnection, at: Timestamp, new: &[NewVerdict]) -> Result<(), StoreError> {
+    for part in new.chunks(AT_ONCE_MAX) {
+        insert_part(connection, at, part).await?;
+    }
+    Ok(())
+}
+
+async fn insert_part(connection: &mut PgConnection, at: Timestamp, new: &[NewVerdict]) -> Result<(), StoreError> {
     let kinds: Vec<String> = new.iter().map(|v| v.subject.kind.word().to_owned()).collect();
     let subjects: Vec<String> = new.iter().map(|v| v.subject.subject.clone()).collect();
     let vantages: Vec<Option<String>> = new.iter().map(|v| v.subject.vantage.clone()).collect();
