@@ -320,3 +320,6 @@ pub fn clock(at: i64) -> String {
     let (seconds, ms) = (at / 1000, at % 1000);
     format!("{}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
+
+#[cfg(test)]
+mod tests;
