@@ -1,6 +1,5 @@
 //! What the stories ask the database. Only rows count as seen: nothing is believed because a program said so.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use anyhow::Result;
@@ -172,17 +171,17 @@ pub async fn plans(pool: &PgPool, incident: i64, purpose: &str) -> Result<Vec<Pl
     Ok(rows.fetch_all(pool).await?)
 }
 
-/// What each resolver said last about a name at a vantage, asked after `since`.
+/// What each resolver said about a name at a vantage when asked after `since`, the newest first.
 ///
 /// # Errors
 /// The database does not answer.
-pub async fn answers(pool: &PgPool, vantage: &str, name: &str, since: f64) -> Result<BTreeMap<String, Vec<IpAddr>>> {
+pub async fn answers(pool: &PgPool, vantage: &str, name: &str, since: f64) -> Result<Vec<(String, Vec<IpAddr>)>> {
     let rows: Vec<(String, Vec<IpNet>)> = sqlx::query_as(
-        "select distinct on (o.resolver) o.resolver, o.addresses
+        "select o.resolver, o.addresses
          from observation o join vantage v on v.id = o.vantage_id
          where v.name = $1 and o.subject = $2 and o.kind = 'resolution' and o.family = 4 and o.outcome = 'answered'
            and o.observed_at >= to_timestamp($3)
-         order by o.resolver, o.id desc",
+         order by o.id desc",
     )
     .bind(vantage)
     .bind(name)
