@@ -29,6 +29,7 @@ pub async fn start(app: &App) -> Result<(), StoreError> {
     app.config.store(Arc::new(config.clone()));
     let number = configured::put_in_force(&mut connection, &config, &taker(app, How::Start)).await?;
     tracing::info!(number, "the configuration is in force");
+    warn(&config);
     Ok(())
 }
 
@@ -73,7 +74,15 @@ async fn take(app: &App, config: Config, how: How) -> Result<(), StoreError> {
     }
     app.hub.reassign();
     tracing::info!(number, "the configuration was read again");
+    warn(&config);
     Ok(())
+}
+
+/// Says what is allowed in it and hardly meant.
+fn warn(config: &Config) {
+    for one in config.warnings.iter().flat_map(|warnings| &warnings.faults) {
+        tracing::warn!(line = one.line, column = one.column, "configuration: {}", one.message);
+    }
 }
 
 /// This process, as the taker of a configuration.

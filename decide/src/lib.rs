@@ -4,7 +4,8 @@
 //! In the order of the flow:
 //!
 //! * values: [`names`], [`address`], [`time`]
-//! * what comes in: [`observation`] (facts of agents), [`topology`] (what the operator configured)
+//! * what comes in: [`observation`] (facts of agents), [`topology`] (what the operator configured), [`operator`] (whose
+//!   the controls are)
 //! * [`fold`]: observations in commit order become the state that judging reads
 //! * how much evidence is enough: [`chance`] (runs), [`gray`] (single attempts)
 //! * verdicts, one table a file: [`vantage`], [`reach`], [`answer`], [`endpoint`], [`node`]; their words in
@@ -34,6 +35,7 @@ pub mod judge;
 pub mod names;
 pub mod node;
 pub mod observation;
+pub mod operator;
 pub mod plan;
 pub mod presence;
 pub mod reach;

@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 use super::database::Database;
 use super::reading::{connect, failed};
 use super::{Global, local, print, print_json};
+use crate::config::error::Fault;
 use crate::config::{Config, WebListen, builtin, diff, schema, show};
 use crate::error::{Exit, Failure};
 use crate::report::moment::Zone;
@@ -99,24 +100,25 @@ pub async fn run(command: &ConfigCommand, global: &Global) -> Result<(), Failure
         ConfigCommand::Check(file) if global.json => {
             let loaded = Config::load(file.path.as_deref());
             let faults = loaded.as_ref().err().map(|faults| faults.faults.as_slice()).unwrap_or_default();
-            let faults: Vec<_> = faults
-                .iter()
-                .map(|fault| json!({ "line": fault.line, "column": fault.column, "message": fault.message }))
-                .collect();
-            print_json(&json!({ "schema": 1, "ok": faults.is_empty(), "faults": faults }))?;
+            let faults: Vec<_> = faults.iter().map(placed).collect();
+            let warnings = loaded.as_ref().ok().and_then(|config| config.warnings.as_ref());
+            let warnings: Vec<_> = warnings.iter().flat_map(|warnings| warnings.faults.iter().map(placed)).collect();
+            print_json(&json!({ "schema": 1, "ok": faults.is_empty(), "faults": faults, "warnings": warnings }))?;
             loaded.map(|_| ()).map_err(|faults| Failure::from(faults).printed())
         }
         ConfigCommand::Check(file) => {
             let config = file.load()?;
             let topology = &config.topology;
+            let warnings = config.warnings.as_ref().map(|warnings| format!("\nwarning:\n{warnings}\n"));
             print(&format!(
-                "ok: {} vantages, {} resolvers, {} canaries, {} controls, {} nodes, {} services\n",
+                "ok: {} vantages, {} resolvers, {} canaries, {} controls, {} nodes, {} services\n{}",
                 topology.vantages.len(),
                 topology.resolvers.len(),
                 topology.canaries.len(),
                 topology.controls.len(),
                 topology.nodes.len(),
-                topology.services.len()
+                topology.services.len(),
+                warnings.unwrap_or_default()
             ))
         }
         ConfigCommand::Example if global.json => print_json(&json!({ "schema": 1, "yaml": builtin::EXAMPLE })),
@@ -148,6 +150,11 @@ pub async fn run(command: &ConfigCommand, global: &Global) -> Result<(), Failure
             print(&yaml)
         }
     }
+}
+
+/// A fault or a warning, for programs.
+fn placed(fault: &Fault) -> Value {
+    json!({ "line": fault.line, "column": fault.column, "message": fault.message })
 }
 
 /// What is in force, and how the last attempts went.

@@ -28,11 +28,11 @@ const WEB_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::I
 /// Default place for agents.
 const GRPC_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8443);
 
-/// Checks a file.
+/// Checks a file. Beside what it means, what is allowed in it and hardly meant.
 ///
 /// # Errors
 /// All faults, in the order of the lines.
-pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
+pub fn check(file: &File) -> Result<(Config, Vec<Fault>), Vec<Fault>> {
     let mut found = Found::default();
     if file.version.value != 1 {
         found.at(&file.version, format!("version {} is not known; this program reads version 1", file.version.value));
@@ -59,13 +59,11 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
     let identity = identity::check(&file.identity, &mut found);
     let retain = retain::check(&file.database.retain, &mut found);
     let disk_max = embedded::check(&file.database.embedded, &mut found);
-    let faults = found.into_sorted();
-    if !faults.is_empty() {
-        return Err(faults);
-    }
+    let doubts = found.into_sorted()?;
     let topology =
         Topology { vantages, resolvers, canaries, controls, nodes: ours.nodes, services: ours.services, stubs, policy };
-    Ok(Config {
+    let config = Config {
+        warnings: None,
         topology,
         listen,
         identity,
@@ -82,7 +80,8 @@ pub fn check(file: &File) -> Result<Config, Vec<Fault>> {
         questions,
         sources,
         schedule,
-    })
+    };
+    Ok((config, doubts))
 }
 
 fn check_policy(file: &File, found: &mut Found) -> (Policy, Schedule) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use parallax_decide::address::special_purpose;
 use parallax_decide::names::ControlName;
+use parallax_decide::operator;
 use parallax_decide::topology::{Control, ControlKind};
 
 use super::check::{bounded, port};
@@ -48,7 +49,22 @@ pub fn check(file: &File, found: &mut Found) -> Controls {
             "no positive control: without one a vantage whose own uplink is down would accuse the world",
         );
     }
+    warn_of_one_operator(file, found);
     (controls, targets)
+}
+
+/// Of those that must answer, and can be told apart.
+fn warn_of_one_operator(file: &File, found: &mut Found) {
+    let positive = || file.controls.value.iter().filter(|one| !one.negative && one.captive_url.is_none());
+    let known = positive().filter_map(|one| {
+        Some((one.address.as_ref()?.value, one.server_name.as_ref().map(|name| name.value.as_str())))
+    });
+    if let (true, Some(first)) = (operator::is_one(known), positive().next()) {
+        found.doubt(
+            &first.name,
+            "all positive controls are of one operator, as their names and networks tell: its outage would look like every vantage's own; add one of another operator",
+        );
+    }
 }
 
 fn check_target(one: &ControlFile, found: &mut Found) -> Option<ControlTarget> {

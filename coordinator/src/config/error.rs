@@ -17,7 +17,13 @@ pub struct Fault {
     pub message: String,
 }
 
-/// The faults of one file, in the order of its lines.
+impl Fault {
+    fn at(location: Location, message: impl Into<String>) -> Self {
+        Self { line: location.line(), column: location.column(), message: message.into() }
+    }
+}
+
+/// The faults of one file, in the order of its lines; or what is allowed in it and hardly meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults {
     /// Path as it was given.
@@ -90,9 +96,12 @@ impl From<Faults> for Failure {
     }
 }
 
-/// Faults as they are found.
+/// Faults and doubts as they are found.
 #[derive(Debug, Default)]
-pub struct Found(Vec<Fault>);
+pub struct Found {
+    faults: Vec<Fault>,
+    doubts: Vec<Fault>,
+}
 
 impl Found {
     /// Adds one at a place of the file.
@@ -105,8 +114,13 @@ impl Found {
         self.place(Location::UNKNOWN, message);
     }
 
+    /// Adds what is allowed and hardly meant.
+    pub fn doubt<T>(&mut self, place: &Spanned<T>, message: impl Into<String>) {
+        self.doubts.push(Fault::at(place.referenced, message));
+    }
+
     fn place(&mut self, location: Location, message: impl Into<String>) {
-        self.0.push(Fault { line: location.line(), column: location.column(), message: message.into() });
+        self.faults.push(Fault::at(location, message));
     }
 
     /// Parses a text of the file, or notes why it cannot be.
@@ -120,11 +134,16 @@ impl Found {
         }
     }
 
-    /// The faults, in the order of the lines.
-    #[must_use]
-    pub fn into_sorted(mut self) -> Vec<Fault> {
-        self.0.sort_by_key(|fault| (fault.line, fault.column));
-        self.0
+    /// The faults, or, where there are none, the doubts; both in the order of the lines.
+    ///
+    /// # Errors
+    /// The faults.
+    pub fn into_sorted(self) -> Result<Vec<Fault>, Vec<Fault>> {
+        let sorted = |mut all: Vec<Fault>| {
+            all.sort_by_key(|one| (one.line, one.column));
+            all
+        };
+        if self.faults.is_empty() { Ok(sorted(self.doubts)) } else { Err(sorted(self.faults)) }
     }
 }
 

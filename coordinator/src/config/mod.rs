@@ -78,6 +78,8 @@ pub struct Config {
     pub sources: BTreeMap<VantageName, Source>,
     /// When agents probe, and how long they wait.
     pub schedule: Schedule,
+    /// What is allowed in the file and hardly meant.
+    pub warnings: Option<Faults>,
 }
 
 impl Config {
@@ -112,7 +114,9 @@ impl Config {
         let faults = |faults| Faults { file: file.to_owned(), faults, text: text.to_owned() };
         let written: file::File =
             serde_saphyr::from_str(text).map_err(|error| faults(vec![error::of_reader(&error, text)]))?;
-        check::check(&written).map_err(faults)
+        let (mut config, doubts) = check::check(&written).map_err(faults)?;
+        config.warnings = (!doubts.is_empty()).then(|| faults(doubts));
+        Ok(config)
     }
 }
 

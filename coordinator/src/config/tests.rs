@@ -33,6 +33,20 @@ fn the_example_and_the_default_are_right() {
 }
 
 #[test]
+fn positive_controls_of_one_operator_alone_are_allowed_and_warned_of_with_their_place() {
+    assert_eq!(Config::parse(builtin::EXAMPLE, "x").unwrap().warnings, None);
+    assert_eq!(Config::load(None).unwrap().warnings, None);
+    let cloudflare = "address: 1.0.0.1, port: 443, server_name: one.one.one.one";
+    let text = with(cloudflare, "address: 8.8.8.8, port: 443, server_name: www.dns.google")
+        .replace("149.112.112.112, port: 443, server_name: dns.quad9.net", "8.8.4.5, port: 443");
+    let config = Config::parse(&text, "x.yaml").unwrap();
+    let line = 1 + text.lines().position(|line| line.contains("name: control-cf")).unwrap();
+    let said = config.warnings.unwrap().to_string();
+    assert!(said.starts_with(&format!("x.yaml:{line}:13: all positive controls are of one operator")), "{said}");
+    assert!(said.contains("  - { name: control-cf,"), "the line is shown: {said}");
+}
+
+#[test]
 fn a_country_code_stays_a_text_and_a_socket_is_a_place_for_the_page() {
     let config = Config::parse(&with("region: ru", "region: no"), "x").unwrap();
     assert_eq!(config.labels[&"branch-kazan".parse().unwrap()]["region"], "no");
