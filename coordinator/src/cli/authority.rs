@@ -10,7 +10,7 @@ use time::format_description::well_known::Rfc3339;
 use super::config::ConfigFile;
 use super::database::Database;
 use super::reading::{connect, failed};
-use super::who::{Who, check_reason, note};
+use super::who::{By, check_reason, note};
 use super::{Global, print, print_json};
 use crate::clock;
 use crate::error::{Exit, Failure};
@@ -30,11 +30,11 @@ pub enum AuthorityCommand {
     /// Trust an old authority no more and destroy its key.
     Retire(Retire),
     /// Make another key that signs orders: agents are told of it, and the old one signs until it is retired.
-    RotateSigner(signer::Replace),
+    RotateSigner(By),
     /// Trust a key that signs orders no more and destroy it: the next one signs.
     RetireSigner(signer::Retire),
     /// After a loss: take the key that signs orders in STATE/ca, or a new one, for this installation's.
-    ResetSigner(signer::Replace),
+    ResetSigner(By),
 }
 
 /// `parallax authority list`
@@ -51,18 +51,12 @@ pub struct List {
 /// `parallax authority rotate`
 #[derive(Debug, Args)]
 pub struct Rotate {
-    /// Why, for the audit table.
-    #[arg(long)]
-    pub reason: String,
-    /// Who does it.
-    #[command(flatten)]
-    pub who: Who,
     /// Configuration, for an authority of the operator's own.
     #[command(flatten)]
     pub config: ConfigFile,
-    /// State directory, and where the audit table is.
+    /// Why, who does it, and where it is written down.
     #[command(flatten)]
-    pub database: Database,
+    pub by: By,
 }
 
 /// `parallax authority retire`
@@ -73,18 +67,12 @@ pub struct Retire {
     /// Also while vantages need it: their agents must join again.
     #[arg(long)]
     pub force: bool,
-    /// Why, for the audit table.
-    #[arg(long)]
-    pub reason: String,
-    /// Who does it.
-    #[command(flatten)]
-    pub who: Who,
     /// Configuration, for an authority of the operator's own.
     #[command(flatten)]
     pub config: ConfigFile,
-    /// State directory, and where certificates are recorded.
+    /// Why, who does it, and where it is written down.
     #[command(flatten)]
-    pub database: Database,
+    pub by: By,
 }
 
 /// Runs it.
@@ -165,13 +153,13 @@ async fn list(one: &List, global: &Global) -> Result<(), Failure> {
 }
 
 async fn rotate(one: &Rotate, global: &Global) -> Result<(), Failure> {
-    check_reason(&one.reason)?;
+    check_reason(&one.by.reason)?;
     built_in(&one.config)?;
-    let state = one.database.state.path()?;
-    let mut connection = connect(&one.database).await?;
+    let state = one.by.database.state.path()?;
+    let mut connection = connect(&one.by.database).await?;
     let fingerprint = bundle::rotate(&state, clock::wall())?;
     let subject = format!("authority {fingerprint}");
-    note(&mut connection, ("authority_made", &subject), (&one.who, &one.reason), json!({})).await?;
+    note(&mut connection, ("authority_made", &subject), one.by.deed(), json!({})).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "fingerprint": fingerprint }));
     }
@@ -184,10 +172,10 @@ async fn rotate(one: &Rotate, global: &Global) -> Result<(), Failure> {
 }
 
 async fn retire(one: &Retire, global: &Global) -> Result<(), Failure> {
-    check_reason(&one.reason)?;
+    check_reason(&one.by.reason)?;
     built_in(&one.config)?;
-    let state = one.database.state.path()?;
-    let mut connection = connect(&one.database).await?;
+    let state = one.by.database.state.path()?;
+    let mut connection = connect(&one.by.database).await?;
     let wanted = one.fingerprint.replace(':', "").to_ascii_lowercase();
     let counts = certificate::vantages_by_authority(&mut connection).await.map_err(failed)?;
     let of_it = |authority: &Option<[u8; 32]>| authority.is_some_and(|one| hex(&one).starts_with(&wanted));
@@ -206,7 +194,7 @@ async fn retire(one: &Retire, global: &Global) -> Result<(), Failure> {
     let fingerprint = bundle::retire(&state, &wanted, clock::wall())?;
     let detail = json!({ "vantages": left });
     let subject = format!("authority {fingerprint}");
-    note(&mut connection, ("authority_retired", &subject), (&one.who, &one.reason), detail).await?;
+    note(&mut connection, ("authority_retired", &subject), one.by.deed(), detail).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "fingerprint": fingerprint, "retired": true }));
     }

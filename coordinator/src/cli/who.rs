@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::Value;
 use sqlx::PgConnection;
 
+use super::database::Database;
 use super::reading::failed;
 use crate::error::{Exit, Failure};
 use crate::store::audit::{self, Deed};
@@ -40,7 +41,29 @@ pub async fn note(
     audit::write(connection, deed, &detail).await.map_err(failed)
 }
 
-/// Who does it, and why.
+/// Why something is done, who does it, and the database that is told.
+#[derive(Debug, Args)]
+pub struct By {
+    /// Why, for the audit table.
+    #[arg(long)]
+    pub reason: String,
+    /// Who does it.
+    #[command(flatten)]
+    pub who: Who,
+    /// Where it is written down.
+    #[command(flatten)]
+    pub database: Database,
+}
+
+impl By {
+    /// Who, and why, as [`note`] takes it.
+    #[must_use]
+    pub fn deed(&self) -> (&Who, &str) {
+        (&self.who, &self.reason)
+    }
+}
+
+/// Who does it.
 #[derive(Debug, Clone, Args)]
 pub struct Who {
     /// Who does it, for the audit table [default: the user of this machine].

@@ -13,7 +13,7 @@ use super::accept::Peer;
 use crate::clock;
 use crate::state::App;
 use crate::store::certificate::{self, Holder, Presented};
-use crate::store::vantage::{self, VantageRow};
+use crate::store::vantage;
 use crate::store::{self, StoreError};
 
 /// Longest wait of a greeting for its turn and its word with the database: after so long agents give up and begin again
@@ -61,7 +61,7 @@ pub async fn admit(
     greetings: &Semaphore,
     presented: &Presented,
     remote: SocketAddr,
-) -> Result<VantageRow, Status> {
+) -> Result<Holder, Status> {
     let found = in_turn(greetings, || async {
         let mut connection = app.pool.acquire().await?;
         let from = remote.ip().to_string();
@@ -73,18 +73,18 @@ pub async fn admit(
         certificate::holder(&mut connection, presented, app.instance, &from).await
     });
     let found = found.await.map_err(|error: StoreError| unavailable(&error))?;
-    let Some(Holder { vantage: row, key_revoked }) = found else {
+    let Some(holder) = found else {
         return Err(not_listed(presented.name.as_str(), "is not in the coordinator's configuration"));
     };
     let stands = Stands {
-        name: &row.name,
-        retired: row.retired_at.is_some(),
-        revoked: row.revoked_at.is_some(),
-        key_revoked,
-        admitted: row.admitted_at.is_some(),
+        name: &holder.name,
+        retired: holder.retired,
+        revoked: holder.revoked,
+        key_revoked: holder.key_revoked,
+        admitted: holder.admitted,
     };
     may_report(app, stands)?;
-    Ok(row)
+    Ok(holder)
 }
 
 /// A greeting's word with the database, when its turn comes. However the database hangs, it ends. The word begins, and

@@ -23,7 +23,7 @@ use crate::identity::keeper::{Held, Keeper};
 use crate::identity::request::{AgentKey, sha256};
 use crate::state::App;
 use crate::store::audit::{self, Deed};
-use crate::store::certificate::{self, Against, Holder, How, NewCertificate};
+use crate::store::certificate::{self, Against, How, NewCertificate};
 use crate::store::token::{self, Redeemed, Refusal};
 use crate::store::vantage::VantageId;
 use crate::store::{self, StoreError};
@@ -184,18 +184,18 @@ impl Service {
             Ok((holder, end, store::database_now(&mut connection).await?))
         });
         let (holder, end, now) = found.await.map_err(|error: StoreError| unavailable(&error))?;
-        let (Some(Holder { vantage, key_revoked }), Some(end)) = (holder, end) else {
+        let (Some(holder), Some(end)) = (holder, end) else {
             return Err(refusal(
                 Code::PermissionDenied,
                 "key_unknown",
                 "no certificate was ever issued for this key here; join with a new token",
             ));
         };
-        let name = &vantage.name;
-        let against = match (vantage.retired_at, vantage.revoked_at) {
-            (Some(_), _) => Some(Against::VantageRetired),
-            (None, Some(_)) => Some(Against::VantageRevoked),
-            (None, None) => key_revoked.then_some(Against::KeyRevoked),
+        let name = &holder.name;
+        let against = match (holder.retired, holder.revoked) {
+            (true, _) => Some(Against::VantageRetired),
+            (false, true) => Some(Against::VantageRevoked),
+            (false, false) => holder.key_revoked.then_some(Against::KeyRevoked),
         };
         if let Some(against) = against {
             return Err(against_key(against, name));
@@ -209,7 +209,7 @@ impl Service {
         }
         let held = self.keeper.held();
         let (how, by_sha256, remote) = (How::LateRenewal, &key.sha256, remote.ip());
-        let whom = For { vantage: vantage.id, name, how, token: None, remote, by_sha256 };
+        let whom = For { vantage: holder.vantage, name, how, token: None, remote, by_sha256 };
         let issued = issue_alone(&self.app, &held, &key, whom).await.map_err(|error| unavailable(&error))?;
         let identity = issued.map_err(|against| against_key(against, name))?;
         tracing::info!(vantage = identity.vantage, %remote, "renewed late");

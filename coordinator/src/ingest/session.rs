@@ -118,7 +118,7 @@ impl v1::probe_server::Probe for Service {
             shutdown: self.shutdown.clone(),
             down,
             vantage: vantage.name,
-            id: vantage.id,
+            id: vantage.vantage,
             orders: Orders::new(presented.name.clone()),
             presented: presented.clone(),
             remote: peer.remote,

@@ -186,13 +186,34 @@ pub struct Presented {
     pub not_after: OffsetDateTime,
 }
 
-/// Whose key it is.
+/// Whose key it is, and how that vantage stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// The vantage.
-    pub vantage: VantageRow,
+    pub vantage: VantageId,
+    /// Its name now.
+    pub name: VantageName,
+    /// It was removed.
+    pub retired: bool,
+    /// It was revoked.
+    pub revoked: bool,
+    /// A person approved it although the configuration does not list it.
+    pub admitted: bool,
     /// The key was revoked, the vantage perhaps not.
     pub key_revoked: bool,
+}
+
+impl Holder {
+    fn by_name(row: VantageRow, key_revoked: bool) -> Self {
+        Self {
+            vantage: row.id,
+            name: row.name,
+            retired: row.retired_at.is_some(),
+            revoked: row.revoked_at.is_some(),
+            admitted: row.admitted_at.is_some(),
+            key_revoked,
+        }
+    }
 }
 
 /// Whose a presented certificate is. `None`: nobody's; it was made by hand, and no vantage has its name.
@@ -213,7 +234,7 @@ pub async fn holder(
     // Unknown, and from before the keys were replaced: one of those that were meant.
     let made_at = timestamp(presented.not_before).0 + (BACKDATED_S * 1000.0) as i64;
     if row.keys_from.is_some_and(|from| made_at <= from.0) {
-        return Ok(Some(Holder { vantage: row, key_revoked: true }));
+        return Ok(Some(Holder::by_name(row, true)));
     }
     let written = sqlx::query!(
         "insert into agent_certificate (serial, vantage_id, key_sha256, authority_sha256, how, not_before, not_after,
@@ -234,20 +255,41 @@ pub async fn holder(
         // It was shown twice in the same moment: what the other one found counts, and what happened to it since.
         return by_key(connection, &presented.key_sha256, Some(&presented.serial)).await;
     }
-    Ok(Some(Holder { vantage: row, key_revoked: false }))
+    Ok(Some(Holder::by_name(row, false)))
 }
 
-/// Whose a key is: of several certificates for it, the presented one's, else the latest one's.
+/// Whose a key is: of several certificates for it the one with this serial number counts (the two together are a
+/// certificate's key), else the latest one. One statement: ten thousand agents ask it when they come back at once.
 ///
 /// # Errors
-/// When the database refuses.
+/// When the database refuses, or holds a name that is none.
 pub async fn by_key(
     connection: &mut PgConnection,
     key_sha256: &[u8; 32],
     serial: Option<&[u8]>,
 ) -> Result<Option<Holder>, StoreError> {
-    let found = vantage::key::of_key(connection, key_sha256, serial).await?;
-    Ok(found.map(|(vantage, key_revoked)| Holder { vantage, key_revoked }))
+    let found = sqlx::query!(
+        r#"select v.id, v.name, v.retired_at is not null as "retired!", v.revoked_at is not null as "revoked!",
+                  v.admitted_at is not null as "admitted!",
+                  exists (select from agent_certificate r where r.key_sha256 = $1 and r.revoked_at is not null)
+                      as "key_revoked!"
+           from agent_certificate c join vantage v on v.id = c.vantage_id
+           where c.key_sha256 = $1
+           order by (c.serial is not distinct from $2) desc, c.recorded_at desc limit 1"#,
+        key_sha256.as_slice(),
+        serial
+    )
+    .fetch_optional(connection)
+    .await?;
+    let Some(row) = found else { return Ok(None) };
+    Ok(Some(Holder {
+        vantage: VantageId(row.id),
+        name: row.name.parse().map_err(|error| StoreError::content("vantage", "name", row.id, error))?,
+        retired: row.retired,
+        revoked: row.revoked,
+        admitted: row.admitted,
+        key_revoked: row.key_revoked,
+    }))
 }
 
 /// When the last certificate for a key ends. `None`: there is none.

@@ -16,7 +16,6 @@ use super::{StoreError, timestamp, word};
 
 pub mod change;
 pub mod detail;
-pub mod key;
 
 /// Channel on which the running coordinators are told that a vantage or a key was changed by a person.
 pub const REVOKED_CHANNEL: &str = "vantage_revoked";

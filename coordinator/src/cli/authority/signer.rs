@@ -8,25 +8,11 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::cli::database::Database;
 use crate::cli::reading::{connect, failed};
-use crate::cli::who::{Who, check_reason, note};
+use crate::cli::who::{By, check_reason, note};
 use crate::cli::{Global, print, print_json};
 use crate::error::{Exit, Failure};
 use crate::identity::signer::{self as files, Signers, fingerprint};
 use crate::store::{self, signer};
-
-/// `parallax authority rotate-signer` and `reset-signer`
-#[derive(Debug, Args)]
-pub struct Replace {
-    /// Why, for the audit table.
-    #[arg(long)]
-    pub reason: String,
-    /// Who does it.
-    #[command(flatten)]
-    pub who: Who,
-    /// State directory, and where the audit table is.
-    #[command(flatten)]
-    pub database: Database,
-}
 
 /// `parallax authority retire-signer`
 #[derive(Debug, Args)]
@@ -36,15 +22,9 @@ pub struct Retire {
     /// Also while agents were not told of the one that signs next: they obey nothing until they join again.
     #[arg(long)]
     pub force: bool,
-    /// Why, for the audit table.
-    #[arg(long)]
-    pub reason: String,
-    /// Who does it.
+    /// Why, who does it, and where it is written down.
     #[command(flatten)]
-    pub who: Who,
-    /// State directory, and where the audit table is.
-    #[command(flatten)]
-    pub database: Database,
+    pub by: By,
 }
 
 /// What `parallax authority list` says of them.
@@ -76,15 +56,15 @@ pub(super) async fn listed(database: &Database, connection: &mut PgConnection) -
     Ok(listed)
 }
 
-pub(super) async fn rotate(one: &Replace, global: &Global) -> Result<(), Failure> {
-    check_reason(&one.reason)?;
-    let folder = one.database.state.path()?.join("ca");
-    let mut connection = connect(&one.database).await?;
+pub(super) async fn rotate(by: &By, global: &Global) -> Result<(), Failure> {
+    check_reason(&by.reason)?;
+    let folder = by.database.state.path()?.join("ca");
+    let mut connection = connect(&by.database).await?;
     let public = files::rotate(&folder)?;
     let fingerprint = fingerprint(&public);
     signer::note(&mut connection, &[public]).await.map_err(failed)?;
     let subject = format!("signer {fingerprint}");
-    note(&mut connection, ("signer_made", &subject), (&one.who, &one.reason), json!({})).await?;
+    note(&mut connection, ("signer_made", &subject), by.deed(), json!({})).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "fingerprint": fingerprint }));
     }
@@ -97,9 +77,9 @@ pub(super) async fn rotate(one: &Replace, global: &Global) -> Result<(), Failure
 }
 
 pub(super) async fn retire(one: &Retire, global: &Global) -> Result<(), Failure> {
-    check_reason(&one.reason)?;
-    let folder = one.database.state.path()?.join("ca");
-    let mut connection = connect(&one.database).await?;
+    check_reason(&one.by.reason)?;
+    let folder = one.by.database.state.path()?.join("ca");
+    let mut connection = connect(&one.by.database).await?;
     let signers = Signers::open(&folder)?;
     let wanted = signers.find(&one.fingerprint)?.public().to_vec();
     let next = signers.all().find(|other| other.public() != wanted);
@@ -124,23 +104,23 @@ pub(super) async fn retire(one: &Retire, global: &Global) -> Result<(), Failure>
     let fingerprint = fingerprint(&public);
     signer::retire(&mut connection, &public).await.map_err(failed)?;
     let (subject, detail) = (format!("signer {fingerprint}"), json!({ "vantages_not_told": left }));
-    note(&mut connection, ("signer_retired", &subject), (&one.who, &one.reason), detail).await?;
+    note(&mut connection, ("signer_retired", &subject), one.by.deed(), detail).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "fingerprint": fingerprint, "retired": true }));
     }
     print(&format!("retired key {fingerprint}; it is destroyed. With several coordinators: copy the folder again.\n"))
 }
 
-pub(super) async fn reset(one: &Replace, global: &Global) -> Result<(), Failure> {
-    check_reason(&one.reason)?;
-    let folder = one.database.state.path()?.join("ca");
-    let mut connection = connect(&one.database).await?;
+pub(super) async fn reset(by: &By, global: &Global) -> Result<(), Failure> {
+    check_reason(&by.reason)?;
+    let folder = by.database.state.path()?.join("ca");
+    let mut connection = connect(&by.database).await?;
     let signs = fingerprint(&files::reset(&folder)?);
     let public = Signers::open(&folder)?.public();
     let mut transaction = connection.begin().await.map_err(|error| failed(error.into()))?;
     signer::reset(&mut transaction, &public).await.map_err(failed)?;
     let subject = format!("signer {signs}");
-    note(&mut transaction, ("signer_reset", &subject), (&one.who, &one.reason), json!({})).await?;
+    note(&mut transaction, ("signer_reset", &subject), by.deed(), json!({})).await?;
     transaction.commit().await.map_err(|error| failed(error.into()))?;
     if global.json {
         return print_json(&json!({ "schema": 1, "fingerprint": signs, "reset": true }));

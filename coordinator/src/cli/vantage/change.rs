@@ -9,7 +9,7 @@ use sqlx::{Connection, PgConnection, Postgres, Transaction};
 use super::{parse, unknown};
 use crate::cli::database::Database;
 use crate::cli::reading::{connect, failed};
-use crate::cli::who::{Who, check_reason, note};
+use crate::cli::who::{By, Who, check_reason, note};
 use crate::cli::{Global, print, print_json};
 use crate::error::{Exit, Failure};
 use crate::store::vantage::{self, VantageRow, change};
@@ -19,15 +19,9 @@ use crate::store::vantage::{self, VantageRow, change};
 pub struct Change {
     /// Name of the vantage.
     pub name: String,
-    /// Why, for the audit table.
-    #[arg(long)]
-    pub reason: String,
-    /// Who does it.
+    /// Why, who does it, and where it is written down.
     #[command(flatten)]
-    pub who: Who,
-    /// Where it is stored.
-    #[command(flatten)]
-    pub database: Database,
+    pub by: By,
 }
 
 /// `parallax vantage approve`
@@ -53,15 +47,9 @@ pub struct Rename {
     pub name: String,
     /// Its name from now on.
     pub new: String,
-    /// Why, for the audit table.
-    #[arg(long)]
-    pub reason: String,
-    /// Who does it.
+    /// Why, who does it, and where it is written down.
     #[command(flatten)]
-    pub who: Who,
-    /// Where it is stored.
-    #[command(flatten)]
-    pub database: Database,
+    pub by: By,
 }
 
 /// `parallax vantage revoke`
@@ -72,15 +60,9 @@ pub struct Revoke {
     /// Only the key of this certificate, by the beginning of its serial number (`parallax vantage show`).
     #[arg(long, value_name = "SERIAL")]
     pub certificate: Option<String>,
-    /// Why, for the audit table.
-    #[arg(long)]
-    pub reason: String,
-    /// Who does it.
+    /// Why, who does it, and where it is written down.
     #[command(flatten)]
-    pub who: Who,
-    /// Where it is stored.
-    #[command(flatten)]
-    pub database: Database,
+    pub by: By,
 }
 
 /// A change that has begun: the vantage is there, the reason is one.
@@ -127,8 +109,8 @@ pub(super) async fn approve(one: &Approve, global: &Global) -> Result<(), Failur
 
 pub(super) async fn rename(one: &Rename, global: &Global) -> Result<(), Failure> {
     let new = parse(&one.new)?;
-    let mut connection = connect(&one.database).await?;
-    let mut begun = begin(&mut connection, &one.name, &one.reason).await?;
+    let mut connection = connect(&one.by.database).await?;
+    let mut begun = begin(&mut connection, &one.name, &one.by.reason).await?;
     let (name, id, listed) = (begun.name.clone(), begun.row.id, begun.row.admitted_at.is_none());
     if name == new {
         return Err(Failure::new(Exit::Usage, format!("{name} has this name already")));
@@ -138,7 +120,7 @@ pub(super) async fn rename(one: &Rename, global: &Global) -> Result<(), Failure>
             .why("two histories would become one")
             .fix("choose another name; parallax vantage list --all shows those that are taken"));
     }
-    begun.end("vantage_renamed", (&one.who, &one.reason), json!({ "new_name": new })).await?;
+    begun.end("vantage_renamed", one.by.deed(), json!({ "new_name": new })).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "vantage": new, "before": name, "renamed": true }));
     }
@@ -152,11 +134,11 @@ pub(super) async fn rename(one: &Rename, global: &Global) -> Result<(), Failure>
 }
 
 pub(super) async fn replace(one: &Change, global: &Global) -> Result<(), Failure> {
-    let mut connection = connect(&one.database).await?;
-    let mut begun = begin(&mut connection, &one.name, &one.reason).await?;
+    let mut connection = connect(&one.by.database).await?;
+    let mut begun = begin(&mut connection, &one.name, &one.by.reason).await?;
     let name = begun.name.clone();
     let refused = change::replace(&mut begun.transaction, begun.row.id).await.map_err(failed)?;
-    begun.end("vantage_replaced", (&one.who, &one.reason), json!({ "certificates": refused })).await?;
+    begun.end("vantage_replaced", one.by.deed(), json!({ "certificates": refused })).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "vantage": name, "certificates_refused": refused }));
     }
@@ -166,14 +148,14 @@ pub(super) async fn replace(one: &Change, global: &Global) -> Result<(), Failure
 }
 
 pub(super) async fn remove(one: &Change, global: &Global) -> Result<(), Failure> {
-    let mut connection = connect(&one.database).await?;
-    let mut begun = begin(&mut connection, &one.name, &one.reason).await?;
+    let mut connection = connect(&one.by.database).await?;
+    let mut begun = begin(&mut connection, &one.name, &one.by.reason).await?;
     let (name, id) = (begun.name.clone(), begun.row.id);
     // One that was approved goes by itself.
     let listed =
         begun.row.admitted_at.is_none() && vantage::is_listed(&mut begun.transaction, &name).await.map_err(failed)?;
     let refused = change::remove(&mut begun.transaction, id).await.map_err(failed)?;
-    begun.end("vantage_removed", (&one.who, &one.reason), json!({ "certificates": refused })).await?;
+    begun.end("vantage_removed", one.by.deed(), json!({ "certificates": refused })).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "vantage": name, "removed": true, "still_listed": listed }));
     }
@@ -185,12 +167,12 @@ pub(super) async fn remove(one: &Change, global: &Global) -> Result<(), Failure>
 }
 
 pub(super) async fn revoke(one: &Revoke, global: &Global) -> Result<(), Failure> {
-    let mut connection = connect(&one.database).await?;
-    let mut begun = begin(&mut connection, &one.name, &one.reason).await?;
+    let mut connection = connect(&one.by.database).await?;
+    let mut begun = begin(&mut connection, &one.name, &one.by.reason).await?;
     let name = begun.name.clone();
     let Some(start) = &one.certificate else {
         change::revoke(&mut begun.transaction, &name).await.map_err(failed)?;
-        begun.end("vantage_revoked", (&one.who, &one.reason), json!({})).await?;
+        begun.end("vantage_revoked", one.by.deed(), json!({})).await?;
         if global.json {
             return print_json(&json!({ "schema": 1, "vantage": name, "revoked": true }));
         }
@@ -209,7 +191,7 @@ pub(super) async fn revoke(one: &Revoke, global: &Global) -> Result<(), Failure>
         )
         .fix(format!("parallax vantage show {name}")));
     }
-    begun.end("certificate_revoked", (&one.who, &one.reason), json!({ "certificate": start })).await?;
+    begun.end("certificate_revoked", one.by.deed(), json!({ "certificate": start })).await?;
     if global.json {
         return print_json(&json!({ "schema": 1, "vantage": name, "certificates_refused": done }));
     }

@@ -10,6 +10,7 @@ use crate::cli::config::ConfigFile;
 use crate::cli::database::Database;
 use crate::cli::reading::Shown;
 use crate::cli::testing::{database, global, who};
+use crate::cli::who::By;
 use crate::clock;
 use crate::error::{Exit, Failure};
 use crate::hex::hex;
@@ -17,13 +18,16 @@ use crate::identity::bundle::{Bundle, Making};
 use crate::identity::signer::Signers;
 use crate::store::vantage;
 
+fn by(reason: &str, database: &Database) -> By {
+    By { reason: reason.to_owned(), who: who("anna"), database: database.clone() }
+}
+
 fn change(name: &str, reason: &str, database: &Database) -> Change {
-    Change { name: name.to_owned(), reason: reason.to_owned(), who: who("anna"), database: database.clone() }
+    Change { name: name.to_owned(), by: by(reason, database) }
 }
 
 async fn rename(name: &str, new: &str, database: &Database) -> Result<(), Failure> {
-    let (name, new, reason) = (name.to_owned(), new.to_owned(), "moved house".to_owned());
-    let one = Rename { name, new, reason, who: who("anna"), database: database.clone() };
+    let one = Rename { name: name.to_owned(), new: new.to_owned(), by: by("moved house", database) };
     change::rename(&one, &global()).await
 }
 
@@ -34,7 +38,7 @@ async fn approve(name: &str, database: &Database) -> Result<(), Failure> {
 
 async fn revoke(name: &str, certificate: Option<&str>, database: &Database) -> Result<(), Failure> {
     let (name, certificate) = (name.to_owned(), certificate.map(str::to_owned));
-    let one = Revoke { name, certificate, reason: "stolen".to_owned(), who: who("anna"), database: database.clone() };
+    let one = Revoke { name, certificate, by: by("stolen", database) };
     change::revoke(&one, &global()).await
 }
 
@@ -112,8 +116,7 @@ async fn an_authority_is_replaced_in_two_steps_that_are_written_down() {
     database.state = StateDir { given: Some(state.path().to_owned()) };
     let old = Bundle::open(state.path(), Making::Allowed, clock::wall()).unwrap().issuing().unwrap().key_sha256;
     let config = || ConfigFile { path: None };
-    let rotate =
-        authority::Rotate { reason: "due".to_owned(), who: who("anna"), config: config(), database: database.clone() };
+    let rotate = authority::Rotate { by: by("due", &database), config: config() };
     authority::run(AuthorityCommand::Rotate(rotate), &global()).await.unwrap();
     sqlx::query("with v as (insert into vantage (name) values ('de-fra') returning id)
                  insert into agent_certificate (serial, vantage_id, key_sha256, authority_sha256, how, not_before, not_after)
@@ -124,14 +127,7 @@ async fn an_authority_is_replaced_in_two_steps_that_are_written_down() {
         .unwrap();
     let retire = |force| {
         let (fingerprint, database) = (hex(&old)[..12].to_owned(), database.clone());
-        let one = authority::Retire {
-            fingerprint,
-            force,
-            reason: "done".to_owned(),
-            who: who("anna"),
-            config: config(),
-            database,
-        };
+        let one = authority::Retire { fingerprint, force, by: by("done", &database), config: config() };
         Box::pin(async move { authority::run(AuthorityCommand::Retire(one), &global()).await })
     };
     let refused = retire(false).await.unwrap_err();
@@ -162,12 +158,11 @@ async fn a_key_that_signs_orders_is_replaced_in_two_steps_and_not_before_agents_
     .execute(&mut connection)
     .await
     .unwrap();
-    let reason = || "due".to_owned();
-    let rotate = authority::signer::Replace { reason: reason(), who: who("anna"), database: database.clone() };
+    let rotate = by("due", &database);
     authority::run(AuthorityCommand::RotateSigner(rotate), &global()).await.unwrap();
     let retire = |force| {
         let (fingerprint, database) = (old.signing().fingerprint()[..12].to_owned(), database.clone());
-        let one = authority::signer::Retire { fingerprint, force, reason: reason(), who: who("anna"), database };
+        let one = authority::signer::Retire { fingerprint, force, by: by("due", &database) };
         Box::pin(async move { authority::run(AuthorityCommand::RetireSigner(one), &global()).await })
     };
     let refused = retire(false).await.unwrap_err();
@@ -187,7 +182,7 @@ async fn a_key_that_signs_orders_is_replaced_in_two_steps_and_not_before_agents_
     assert!(crate::signers::check(&mut connection, &old).await.is_err());
     // It is lost.
     std::fs::remove_file(folder.join("signer-2.key")).unwrap();
-    let reset = authority::signer::Replace { reason: reason(), who: who("anna"), database: database.clone() };
+    let reset = by("due", &database);
     authority::run(AuthorityCommand::ResetSigner(reset), &global()).await.unwrap();
     let anew = Signers::open(&folder).unwrap();
     assert_ne!(anew.public(), left.public());

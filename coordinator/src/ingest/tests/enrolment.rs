@@ -82,6 +82,15 @@ impl World {
         Joined { key, reply }
     }
 
+    /// One that has joined and begun its stream, and who signs its orders.
+    pub(super) async fn begun(&self, name: &str, secret: [u8; 32]) -> (Joined, Vec<u8>, Agent) {
+        let joined = self.joined(name, secret).await;
+        let signer = joined.identity().trust.clone().unwrap().signers[0].clone();
+        let mut agent = self.stream(&joined.folder(self)).await.unwrap();
+        agent.begin(&signer).await;
+        (joined, signer, agent)
+    }
+
     pub(super) async fn late(&self, key: &KeyPair) -> Result<v1::JoinReply, Status> {
         let request = v1::LateRenewal { request: request(key), agent_version: "0.1.0".to_owned(), unix_ms: now_ms() };
         Ok(self.enrolment().await.renew(request).await?.into_inner())

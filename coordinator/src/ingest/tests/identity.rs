@@ -45,10 +45,7 @@ async fn a_key_renews_for_ninety_days_after_its_certificate_ended() {
 #[tokio::test]
 async fn b67_a_certificate_is_renewed_over_the_stream_with_a_fresh_key() {
     let world = world().await;
-    let joined = world.joined("de-fra", SECRET).await;
-    let signer = joined.identity().trust.clone().unwrap().signers[0].clone();
-    let mut agent = world.stream(&joined.folder(&world)).await.unwrap();
-    agent.begin(&signer).await;
+    let (_, signer, mut agent) = world.begun("de-fra", SECRET).await;
     agent.send(FromAgent::Renewal(v1::Renewal { request: vec![0; 9] })).await;
     let ToAgent::Renewed(v1::Renewed { answer: Some(v1::renewed::Answer::Refused(why)) }) = agent.next().await.unwrap()
     else {
@@ -250,10 +247,7 @@ async fn while_an_authority_is_replaced_both_are_trusted_and_agents_are_told() {
 #[tokio::test]
 async fn while_the_key_that_signs_is_replaced_the_old_one_vouches_for_the_new_one() {
     let world = world().await;
-    let joined = world.joined("de-fra", SECRET).await;
-    let old = joined.identity().trust.clone().unwrap().signers[0].clone();
-    let mut agent = world.stream(&joined.folder(&world)).await.unwrap();
-    agent.begin(&old).await;
+    let (_, old, mut agent) = world.begun("de-fra", SECRET).await;
     let folder = world.state.path().join("ca");
     let new = signer::rotate(&folder).unwrap();
     assert!(world.keeper.refresh(&Identity::default(), clock::wall()));

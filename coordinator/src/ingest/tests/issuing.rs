@@ -43,10 +43,7 @@ fn agent_key(key: &KeyPair) -> AgentKey {
 #[tokio::test]
 async fn who_asks_while_its_keys_are_replaced_gets_no_certificate() {
     let world = Arc::new(world().await);
-    let joined = world.joined("de-fra", SECRET).await;
-    let signer = joined.identity().trust.clone().unwrap().signers[0].clone();
-    let mut agent = world.stream(&joined.folder(&world)).await.unwrap();
-    agent.begin(&signer).await;
+    let (joined, _, mut agent) = world.begun("de-fra", SECRET).await;
     world.token("de-fra", &[9; 32]).await;
     let id = world.id("de-fra").await;
     // Not committed yet: nobody else sees it.
@@ -216,10 +213,7 @@ async fn two_certificates_of_one_serial_number_are_two_keys() {
 #[tokio::test]
 async fn renewals_that_come_too_fast_are_refused_in_their_order() {
     let world = world().await;
-    let joined = world.joined("de-fra", SECRET).await;
-    let signer = joined.identity().trust.clone().unwrap().signers[0].clone();
-    let mut agent = world.stream(&joined.folder(&world)).await.unwrap();
-    agent.begin(&signer).await;
+    let (_, _, mut agent) = world.begun("de-fra", SECRET).await;
     let ask = || v1::Renewal { request: request(&KeyPair::generate().unwrap()) };
     agent.send(FromAgent::Renewal(ask())).await;
     let ToAgent::Renewed(v1::Renewed { answer: Some(v1::renewed::Answer::Identity(_)) }) = agent.next().await.unwrap()

@@ -46,6 +46,17 @@ async fn fill(connection: &mut PgConnection, vantage: VantageId, oldest: i32, ro
     .unwrap();
 }
 
+/// A database with so many days of one vantage's log before today, the pool, and a session for upkeep.
+async fn filled(days: i32, rows_a_day: i32) -> (PgPool, VantageId, PgConnection) {
+    let options = testing::fresh().await;
+    let pool = super::super::pool(options.clone());
+    let vantage =
+        vantage::find_or_make(&mut pool.acquire().await.unwrap(), &"de-fra".parse().unwrap()).await.unwrap().id;
+    let mut upkeep = PgConnection::connect_with(&options).await.unwrap();
+    fill(&mut upkeep, vantage, days, rows_a_day).await;
+    (pool, vantage, upkeep)
+}
+
 async fn lease_taken(connection: &mut PgConnection) -> i64 {
     lease::acquire(connection, Uuid::new_v4(), 0).await.unwrap().unwrap()
 }
@@ -71,12 +82,7 @@ async fn days_there(pool: &PgPool) -> i64 {
 
 #[tokio::test]
 async fn b83_ninety_days_become_seven_one_by_one_while_agents_report_and_what_is_cited_stays() {
-    let options = testing::fresh().await;
-    let pool = super::super::pool(options.clone());
-    let vantage =
-        vantage::find_or_make(&mut pool.acquire().await.unwrap(), &"de-fra".parse().unwrap()).await.unwrap().id;
-    let mut upkeep = PgConnection::connect_with(&options).await.unwrap();
-    fill(&mut upkeep, vantage, 90, 200).await;
+    let (pool, vantage, mut upkeep) = filled(90, 200).await;
     // An incident of long ago cites a row whose copy was never made, and one that has a copy.
     let cited: Vec<i64> = sqlx::query_scalar(
         "select id from observation where received_at < now() - interval '60 days' order by id limit 2",
@@ -97,7 +103,7 @@ async fn b83_ninety_days_become_seven_one_by_one_while_agents_report_and_what_is
     citation::keep(&mut upkeep, long_ago, &[parallax_decide::observation::ObservationId(cited[1])]).await.unwrap();
     // Every statement of upkeep ends within a moment, or it is broken off.
     sqlx::query("set statement_timeout = '5s'").execute(&mut upkeep).await.unwrap();
-    let mut holder = PgConnection::connect_with(&options).await.unwrap();
+    let mut holder = PgConnection::connect_with(&pool.connect_options()).await.unwrap();
     let epoch = lease_taken(&mut holder).await;
     let writing = tokio::spawn({
         let pool = pool.clone();
@@ -141,15 +147,10 @@ async fn b83_ninety_days_become_seven_one_by_one_while_agents_report_and_what_is
 
 #[tokio::test]
 async fn b83_a_day_that_somebody_reads_is_left_and_taken_up_where_it_was() {
-    let options = testing::fresh().await;
-    let pool = super::super::pool(options.clone());
-    let vantage =
-        vantage::find_or_make(&mut pool.acquire().await.unwrap(), &"de-fra".parse().unwrap()).await.unwrap().id;
-    let mut upkeep = PgConnection::connect_with(&options).await.unwrap();
-    fill(&mut upkeep, vantage, 5, 3).await;
-    let mut holder = PgConnection::connect_with(&options).await.unwrap();
+    let (pool, vantage, mut upkeep) = filled(5, 3).await;
+    let mut holder = PgConnection::connect_with(&pool.connect_options()).await.unwrap();
     let epoch = lease_taken(&mut holder).await;
-    let mut reader = PgConnection::connect_with(&options).await.unwrap();
+    let mut reader = PgConnection::connect_with(&pool.connect_options()).await.unwrap();
     sqlx::raw_sql("begin; select count(*) from observation").execute(&mut reader).await.unwrap();
     count_all(&mut upkeep).await;
     sqlx::query("set statement_timeout = '300ms'").execute(&mut upkeep).await.unwrap();
@@ -166,7 +167,7 @@ async fn b83_a_day_that_somebody_reads_is_left_and_taken_up_where_it_was() {
     assert!(due.behind >= DAY * 2, "{due:?}");
     sqlx::raw_sql("commit").execute(&mut reader).await.unwrap();
     // As a new holder would find it, in a new session.
-    let mut next = PgConnection::connect_with(&options).await.unwrap();
+    let mut next = PgConnection::connect_with(&pool.connect_options()).await.unwrap();
     let behind = retention::days(&mut next, DAY * 2, epoch).await.unwrap();
     assert_eq!(behind, Duration::ZERO);
     let left: i64 =
@@ -217,12 +218,7 @@ async fn b81_whatever_an_agent_says_of_time_its_rows_are_of_today_and_the_next_d
 
 #[tokio::test]
 async fn at_the_cap_of_the_embedded_database_each_look_drops_the_oldest_day_until_two_are_left() {
-    let options = testing::fresh().await;
-    let pool = super::super::pool(options.clone());
-    let vantage =
-        vantage::find_or_make(&mut pool.acquire().await.unwrap(), &"de-fra".parse().unwrap()).await.unwrap().id;
-    let mut upkeep = PgConnection::connect_with(&options).await.unwrap();
-    fill(&mut upkeep, vantage, 5, 3).await;
+    let (pool, _, mut upkeep) = filled(5, 3).await;
     // A coordinator that was off for two days: days go one at a time also across the hole.
     for day in [3, 2] {
         let statement = format!(
@@ -232,7 +228,7 @@ async fn at_the_cap_of_the_embedded_database_each_look_drops_the_oldest_day_unti
         sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut upkeep).await.unwrap();
     }
     count_all(&mut upkeep).await;
-    let mut holder = PgConnection::connect_with(&options).await.unwrap();
+    let mut holder = PgConnection::connect_with(&pool.connect_options()).await.unwrap();
     let epoch = lease_taken(&mut holder).await;
     let (room, cap) = (crate::room::Room::default(), 20 << 30);
     let ages = "select array_agg(distinct (now() at time zone 'UTC')::date - to_date(right(c.relname, 8), 'YYYYMMDD'))
