@@ -1,15 +1,21 @@
 //! Whose controls are: when all positive ones belong to one operator, its outage looks like a vantage's own.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Whether there are positive controls, and nothing tells their operators apart: each shares with the first the domain
-/// of its name, or the network (/24, /48) of its address. Of each its address and the name of its certificate.
+/// Whether there are positive controls, and nothing tells their operators apart: each shares with another one the domain
+/// of its name, or the network (/24, /48) of its address, and so on to the last. Of each its address and the name of its
+/// certificate.
 #[must_use]
 pub fn is_one<'a>(positive: impl IntoIterator<Item = (IpAddr, Option<&'a str>)>) -> bool {
-    let operators: BTreeSet<Operator> = positive.into_iter().map(|(at, name)| operator(at, name)).collect();
-    let Some((domain, network)) = operators.first() else { return false };
-    operators.iter().all(|(other, at)| other == domain || at == network)
+    let mut others: Vec<Operator> = positive.into_iter().map(|(at, name)| operator(at, name)).collect();
+    let Some(first) = others.pop() else { return false };
+    let mut alike = vec![first];
+    while let Some(next) = others.iter().position(|(domain, network)| {
+        alike.iter().any(|(known_domain, known_network)| known_domain == domain || known_network == network)
+    }) {
+        alike.push(others.swap_remove(next));
+    }
+    others.is_empty()
 }
 
 /// Whose a control is, as far as its name and its address tell.
@@ -46,10 +52,11 @@ mod tests {
         let near = control("8.8.4.9", "other.example");
         let bare = control("9.9.9.9", "");
         assert!(!is_one([]), "there is none");
-        for alike in [vec![google], vec![google, again], vec![google, near]] {
+        let nameless = control("8.8.4.5", "");
+        for alike in [vec![google], vec![google, again], vec![google, near], vec![again, google, nameless]] {
             assert!(is_one(alike.clone()), "{alike:?}");
         }
-        for several in [vec![cloudflare, google], vec![google, bare]] {
+        for several in [vec![cloudflare, google], vec![google, bare], vec![again, nameless]] {
             assert!(!is_one(several.clone()), "{several:?}");
         }
     }
