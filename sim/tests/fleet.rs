@@ -3,7 +3,7 @@
 use parallax_sim::{HOURS, Report, Run, clock, run};
 
 /// Seeds of each of the eight parts of the long test.
-const SEEDS_A_PART: u64 = 4;
+const SEEDS_A_PART: u64 = 12;
 
 fn simple(report: Report) -> Report {
     Report { ticks: 0, ..report }
