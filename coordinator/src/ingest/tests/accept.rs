@@ -152,7 +152,7 @@ async fn what_is_larger_than_a_record_or_a_buffer_passes_both_ways_also_under_ne
         let mut bytes = vec![0; 70_000];
         loop {
             // A reader that takes little at first, and then much.
-            let room = if bytes.len() % 2 == 0 { 100 } else { bytes.len() };
+            let room = if bytes.len().is_multiple_of(2) { 100 } else { bytes.len() };
             match from_server.read(&mut bytes[..room]).await.unwrap() {
                 0 => break to_server.shutdown().await.unwrap(),
                 count => to_server.write_all(&bytes[..count]).await.unwrap(),
