@@ -204,6 +204,22 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// How far back an observation can still matter: so much of the log a start reads before it judges.
+    #[must_use]
+    pub fn looks_back(&self) -> Duration {
+        [
+            self.fresh_for,
+            self.silent_after,
+            self.control_every * 5 / 2,
+            self.return_span,
+            self.dwell,
+            self.canary_every.max(self.node_every).saturating_mul(self.return_rounds),
+            self.span_min.saturating_mul(2),
+        ]
+        .into_iter()
+        .fold(Duration::ZERO, Duration::max)
+    }
+
     /// The computed defaults.
     #[must_use]
     pub fn careful() -> Self {

@@ -149,7 +149,7 @@ impl Coordinator {
     /// Begins anew: memory is rebuilt from what the store has.
     pub(crate) fn restart(&mut self, scenery: &Scenery, now: Timestamp) {
         let topology = &scenery.topology;
-        let since = now.minus(looks_back(&topology.policy) + REBUILD_MARGIN);
+        let since = now.minus(topology.policy.looks_back() + REBUILD_MARGIN);
         self.fold = Fold::listening_since(now);
         for observation in self.log.iter().filter(|observation| observation.received_at >= since) {
             self.fold.apply(topology, observation);
@@ -680,21 +680,6 @@ fn failed_lately(plans: &[PlanRecord], item: &str) -> Option<Timestamp> {
     let failed: Vec<&PlanRecord> = about.take_while(|record| nothing.contains(&record.status)).collect();
     let doublings = u32::try_from(failed.len().saturating_sub(1)).unwrap_or(u32::MAX).min(16);
     failed.first().map(|newest| newest.created_at.plus(RETRY_WAIT.saturating_mul(1 << doublings).min(RETRY_WAIT_MAX)))
-}
-
-/// How far back an observation can still matter.
-fn looks_back(policy: &Policy) -> Duration {
-    [
-        policy.fresh_for,
-        policy.silent_after,
-        policy.control_every * 5 / 2,
-        policy.return_span,
-        policy.dwell,
-        policy.canary_every.max(policy.node_every).saturating_mul(policy.return_rounds),
-        policy.span_min.saturating_mul(2),
-    ]
-    .into_iter()
-    .fold(Duration::ZERO, Duration::max)
 }
 
 fn millis(span: Duration) -> i64 {

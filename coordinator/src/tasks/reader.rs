@@ -30,7 +30,7 @@ impl Reader {
     pub(crate) fn new(policy: &Policy, now: Timestamp) -> Self {
         Self {
             fold: Fold::listening_since(now),
-            position: Position::since(now.minus(looks_back(policy) + REBUILD_MARGIN)),
+            position: Position::since(now.minus(policy.looks_back() + REBUILD_MARGIN)),
         }
     }
 
@@ -65,19 +65,4 @@ impl Reader {
         }
         Ok(false)
     }
-}
-
-/// How far back an observation can still matter.
-fn looks_back(policy: &Policy) -> Duration {
-    [
-        policy.fresh_for,
-        policy.silent_after,
-        policy.control_every * 5 / 2,
-        policy.return_span,
-        policy.dwell,
-        policy.canary_every.max(policy.node_every).saturating_mul(policy.return_rounds),
-        policy.span_min.saturating_mul(2),
-    ]
-    .into_iter()
-    .fold(Duration::ZERO, Duration::max)
 }
