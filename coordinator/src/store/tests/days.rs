@@ -121,11 +121,13 @@ async fn b83_ninety_days_become_seven_one_by_one_while_agents_report_and_what_is
     count_all(&mut upkeep).await;
     let behind = retention::days(&mut upkeep, DAY * 7, epoch).await.unwrap();
     assert_eq!(behind, Duration::ZERO);
-    let counted: i64 =
-        sqlx::query_scalar("select sum(probes)::bigint from hourly where hour < now() - interval '2 days'")
-            .fetch_one(&pool)
-            .await
-            .unwrap();
+    let counted: i64 = sqlx::query_scalar(
+        "select sum(probes)::bigint from hourly
+             where hour < (date_trunc('day', now() at time zone 'UTC') - interval '1 day') at time zone 'UTC'",
+    )
+    .fetch_one(&pool)
+    .await
+    .unwrap();
     assert_eq!(counted, 89 * 200, "what went is in the figures");
     writing.await.unwrap();
     let (kept, oldest_h): (i64, f64) =
