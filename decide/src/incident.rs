@@ -45,13 +45,15 @@ pub struct Open {
     pub well_since: Option<Timestamp>,
 }
 
-/// The part of a finding whose change is worth a row: which kind, whom it affects, and whether
-/// another resolver would help.
+/// The part of a finding whose change is worth a row: which kind, whom it affects, whether
+/// another resolver would help, and who else reaches what cannot be reached here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     kind: String,
     members: BTreeSet<String>,
     resolvers: BTreeMap<(DomainName, ResolverName), AnswerVerdict>,
+    /// Who reaches an address of each name: a second witness is worth telling, which address of several he tried is not.
+    witnesses: BTreeMap<DomainName, BTreeSet<VantageName>>,
     /// The native node of a service was found well since.
     eased: bool,
 }
@@ -60,14 +62,16 @@ pub struct Outline {
 #[must_use]
 pub fn outline(finding: &Finding) -> Outline {
     let mut resolvers = BTreeMap::new();
+    let mut witnesses: BTreeMap<DomainName, BTreeSet<VantageName>> = BTreeMap::new();
     if let Reason::UnroutableHere { names } = &finding.reason {
         for (name, unroutable) in names {
+            witnesses.insert(name.clone(), unroutable.proven_at.values().flatten().cloned().collect());
             for (resolver, other) in &unroutable.resolvers {
                 resolvers.insert((name.clone(), resolver.clone()), other.verdict);
             }
         }
     }
-    Outline { kind: finding.kind.clone(), members: finding.members.clone(), resolvers, eased: false }
+    Outline { kind: finding.kind.clone(), members: finding.members.clone(), resolvers, witnesses, eased: false }
 }
 
 impl Open {
@@ -81,6 +85,10 @@ impl Open {
             || now.resolvers.iter().any(|(key, verdict)| {
                 *verdict != AnswerVerdict::InsufficientEvidence && known.resolvers.get(key) != Some(verdict)
             })
+            || now
+                .witnesses
+                .iter()
+                .any(|(name, now)| known.witnesses.get(name).is_none_or(|known| !now.is_subset(known)))
     }
 }
 
@@ -99,7 +107,7 @@ pub enum Transition {
         /// The finding.
         finding: Finding,
     },
-    /// The finding of an open one changed in kind, members or counterfactual.
+    /// The finding of an open one changed in kind, members, counterfactual or witnesses.
     Change {
         /// Which.
         id: IncidentId,
@@ -166,6 +174,9 @@ impl Book {
             let mut news = outline(finding);
             if let Some(known) = open.outline.take() {
                 news.resolvers = known.resolvers.into_iter().chain(news.resolvers).collect();
+                for (name, before) in known.witnesses {
+                    news.witnesses.entry(name).or_default().extend(before);
+                }
             }
             open.kind.clone_from(&finding.kind);
             open.members.extend(finding.members.iter().cloned());

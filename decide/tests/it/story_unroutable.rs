@@ -60,6 +60,28 @@ fn found_pinned_proven_and_taken_back() {
 }
 
 #[test]
+fn a_second_witness_who_comes_later_is_told_once() {
+    let mut rig = well();
+    rig.world.silent.insert(DE);
+    rig.run(1);
+    rig.world.hand_the_branch_the_pair();
+    rig.until("open unroutable", 20);
+    let witnesses = |rig: &Rig| {
+        let of = |finding: &parallax_decide::finding::Finding| {
+            let parallax_decide::finding::Reason::UnroutableHere { names } = &finding.reason else { return None };
+            Some(names[&n(CDNJS)].proven_at.clone())
+        };
+        rig.findings.iter().find_map(of).unwrap().into_values().flatten().collect::<BTreeSet<_>>()
+    };
+    assert_eq!(witnesses(&rig), BTreeSet::from([n(WAN)]));
+    rig.world.silent.remove(DE);
+    rig.until("change unroutable/branch-kazan answer_unroutable_here", 40);
+    assert_eq!(witnesses(&rig), BTreeSet::from([n(WAN), n(DE)]));
+    rig.run(60);
+    assert_eq!(rig.notes().iter().filter(|note| note.starts_with("change")).count(), 1, "{:?}", rig.history);
+}
+
+#[test]
 fn never_on_fewer_than_three_failures_over_three_seconds() {
     let mut rig = well();
     let before = rig.log.len();

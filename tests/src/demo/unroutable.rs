@@ -52,10 +52,12 @@ pub async fn play(stage: &mut Stage<'_>, report: &mut Report) -> Result<i64> {
     let (incident, _) = stage.until("the incident with both names", fault, PIN_WITHIN, look).await?;
     let members = incident.members.join(", ");
     stage.timeline.event("#", &format!("INCIDENT {}: {KIND}, only from {branch}: {members}", incident.id));
-    let from = rows::reached_from(&stage.pool, incident.id, names[0]).await?;
-    if from.len() < 2 {
-        bail!("the finding about {} names {from:?} as reaching the same addresses, not both other vantages", names[0]);
-    }
+    // One witness is enough for the finding; the other may come later, above all where the asker was killed in between.
+    let look = async |s: &mut Stage<'_>| {
+        let from = rows::reached_from(&s.pool, incident.id, names[0]).await?;
+        Ok((from.len() == 2).then_some(from))
+    };
+    let (from, _) = stage.until("both other vantages as witnesses in the finding", fault, PIN_WITHIN, look).await?;
     stage.timeline.more(&format!("{} reach these same addresses: it is the path, not the address", from.join(" and ")));
     show_no_resolver_helps(stage, names[0], fault, fault_at).await?;
 
