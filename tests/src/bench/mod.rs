@@ -8,6 +8,7 @@
 //!
 //! `./x bench fleet` and `./x bench ingest` are about the coordinator: a simulated [`fleet`] against a real
 //! [`installation`] with a real Postgres: [`streams`] (P6, P15), [`mod@ingest`] (P7, P8) beside its [`ceiling`].
+//! `./x bench detect` feeds the log and lets it decide ([`detect`]).
 //!
 //! Absent on purpose: any verdict of a run. A figure that falls short is a figure; noise must not break a build.
 
@@ -27,6 +28,7 @@ pub mod cage;
 pub mod ceiling;
 pub mod coordinator;
 pub mod cost;
+pub mod detect;
 pub mod figure;
 pub mod fleet;
 pub mod ground;
@@ -72,6 +74,8 @@ pub enum What {
     Fleet(FleetOptions),
     /// How many observations a second the coordinator stores, and how soon each is there.
     Ingest(IngestOptions),
+    /// What deciding alone costs at 15,000 observations a second, and how soon a verdict follows its rows.
+    Detect(detect::DetectOptions),
 }
 
 /// Options of `bench agent`.
@@ -209,6 +213,10 @@ pub async fn run(what: What, directory: &Path) -> Result<()> {
                 short: SHORT.min(Duration::from_secs(seconds)),
             };
             sitting(options.json, ingest::figures(&coordinator(options.coordinator.as_ref())?, directory, size)).await
+        }
+        What::Detect(options) => {
+            let long = Duration::from_secs(options.seconds);
+            sitting(options.json, detect::figures(&coordinator(options.coordinator.as_ref())?, directory, long)).await
         }
     }
 }
