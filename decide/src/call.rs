@@ -24,6 +24,11 @@ pub enum Call {
     },
     /// The configuration asks for something that is not so: suspend the canary, or change what the endpoint is asked.
     FixConfiguration,
+    /// Nothing that place says counts until it is looked into: somebody holds its identity who should not, or its agent lies.
+    Exclude {
+        /// Which.
+        vantage: VantageName,
+    },
     /// That place's clock is wrong.
     FixClock {
         /// Which.
@@ -68,8 +73,12 @@ pub fn of(topology: &Topology, subject_vantage: Option<&VantageName>, reason: &R
             (VantageVerdict::ClockSkewed, Some(vantage)) => {
                 BTreeSet::from([Call::FixClock { vantage: vantage.clone() }])
             }
+            (VantageVerdict::Suspect, Some(vantage)) => {
+                BTreeSet::from([Call::Security, Call::Exclude { vantage: vantage.clone() }])
+            }
             (
                 VantageVerdict::ClockSkewed
+                | VantageVerdict::Suspect
                 | VantageVerdict::Silent
                 | VantageVerdict::Late
                 | VantageVerdict::Unmeasured

@@ -156,6 +156,8 @@ mod tests {
             span_ms: 0,
             at: Some(Timestamp(at)),
             failing_since: failing_since.map(Timestamp),
+            proof: None,
+            held: false,
             evidence: Vec::new(),
         }
     }

@@ -247,6 +247,7 @@ fn shown_by(answer: &Answer, here: Shows) -> Vec<(ObservationId, Shows)> {
 fn vantages(judgement: &Judgement) -> Vec<Finding> {
     let faulty = |v: VantageVerdict| match v {
         VantageVerdict::Silent
+        | VantageVerdict::Suspect
         | VantageVerdict::Captive
         | VantageVerdict::UplinkDown
         | VantageVerdict::Intercepted

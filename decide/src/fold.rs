@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::chance;
 use crate::endpoint::Class;
 use crate::gray::{Attempts, Gray};
 use crate::names::{ControlName, DomainName, ResolverName, VantageName};
 use crate::observation::{
-    Connection, ControlCheck, EndpointCheck, Fact, Family, Observation, ObservationId, Outcome, Particulars, Recent,
-    Resolution, Says, Target, Validation,
+    Connection, ControlCheck, EndpointCheck, Fact, Family, Observation, ObservationId, Outcome, Particulars, Proof,
+    Recent, Resolution, Says, Target, Validation,
 };
 use crate::time::Timestamp;
 use crate::topology::{Policy, Topology};
@@ -40,6 +42,8 @@ pub struct VantageState {
     pub last_report_at: Option<Timestamp>,
     /// Receipt of its newest observation that was too old to vote.
     pub last_late_at: Option<Timestamp>,
+    /// Why nothing it says may count.
+    pub suspicion: Option<Suspicion>,
     /// How far its clock was off when last measured, in ms.
     pub clock_offset_ms: Option<i64>,
     /// How many of its controls' probes failed lately.
@@ -54,6 +58,27 @@ pub struct VantageState {
     pub reach: BTreeMap<(Target, IpAddr), Run>,
     /// How far each endpoint's checks got.
     pub endpoints: BTreeMap<ResolverName, EndpointRun>,
+}
+
+/// Why a vantage is suspected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It showed a node's proof of life that does not hold.
+    ProofInvalid,
+    /// Two machines report under its identity.
+    Cloned,
+}
+
+/// What a vantage did that no honest one does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Suspicion {
+    /// What.
+    pub why: Why,
+    /// When it was last heard of.
+    pub at: Timestamp,
+    /// What shows it, where an observation does.
+    pub shown: Option<ObservationId>,
 }
 
 /// Newest result of a control.
@@ -149,6 +174,8 @@ pub struct Run {
     pub successes: u32,
     /// First of them.
     pub good_since: Option<Timestamp>,
+    /// What became of the node's proof of life in the newest success; `None`: it is not asked for.
+    pub proof: Option<Proof>,
     /// What its single attempts say.
     pub gray: Gray,
     /// Newest success, also an old one.
@@ -187,6 +214,13 @@ impl Fold {
             return;
         }
         state.last_report_at = state.last_report_at.max(Some(observation.received_at));
+        if observation.particulars.proof == Some(Proof::Invalid) {
+            state.suspect(Suspicion {
+                why: Why::ProofInvalid,
+                at: observation.received_at,
+                shown: Some(observation.id),
+            });
+        }
         match &observation.fact {
             Fact::Resolution(resolution) => state.apply_resolution(resolution, observation),
             Fact::Connection(connection) => state.apply_connection(connection, observation, &topology.policy),
@@ -194,6 +228,14 @@ impl Fold {
             Fact::EndpointCheck(check) => state.apply_endpoint(check, observation, &topology.policy),
             // Records of the agent and of the path, which decide nothing.
             Fact::Path(_) | Fact::Loss(_) | Fact::Missed(_) => {}
+        }
+    }
+
+    /// Notes that two machines reported under a vantage's identity, as streams show it and observations cannot.
+    pub fn note_clone(&mut self, topology: &Topology, vantage: &VantageName, at: Timestamp) {
+        if topology.vantages.contains_key(vantage) {
+            let state = self.vantages.entry(vantage.clone()).or_default();
+            state.suspect(Suspicion { why: Why::Cloned, at, shown: None });
         }
     }
 
@@ -216,6 +258,12 @@ impl Fold {
 }
 
 impl VantageState {
+    fn suspect(&mut self, suspicion: Suspicion) {
+        if self.suspicion.is_none_or(|known| known.at <= suspicion.at) {
+            self.suspicion = Some(suspicion);
+        }
+    }
+
     fn apply_resolution(&mut self, resolution: &Resolution, observation: &Observation) {
         let key = (resolution.name.clone(), resolution.resolver.clone(), resolution.family);
         let addresses: BTreeSet<IpAddr> = resolution.addresses.iter().copied().collect();
@@ -339,6 +387,7 @@ impl Run {
             confirmed_at: None,
             successes: 0,
             good_since: None,
+            proof: None,
             gray: Gray::default(),
             last_success: None,
             evidence: Vec::new(),
@@ -356,6 +405,7 @@ impl Run {
                 }
                 self.successes = self.successes.saturating_add(1);
                 self.last_success = Some((observation.at, observation.id));
+                self.proof = observation.particulars.proof;
                 (self.failures, self.failing_since, self.confirmed_at) = (0, None, None);
             }
             Says::Fails => {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::{Change, Standing};
 use crate::judge::{Judgement, live_resolver};
 use crate::node::ACCUSERS_MIN;
-use crate::observation::Target;
+use crate::observation::{Proof, Target};
 use crate::plan::{Plan, PlanPurpose, Record};
 use crate::topology::{Mode, Topology};
 use crate::verdict::{AnswerVerdict, NodeVerdict};
@@ -172,13 +172,16 @@ fn accused(plan: &Plan, facts: Facts<'_>) -> bool {
                 .reach
                 .iter()
                 .filter(|((_, target, tried), _)| *tried == address && matches!(target, Target::Node(_)));
+            // Where the node proves its life, only who shows that is a living witness.
+            let proves = facts.topology.nodes.values().any(|node| node.address == address && node.proof);
             let mut domains = BTreeSet::new();
             for ((vantage, _, _), reach) in about {
                 let of_audience = facts.topology.vantages.get(vantage).is_some_and(|place| place.audience);
                 if audience_decides && !of_audience {
                     continue;
                 }
-                if reach.proven() || reach.partial() {
+                let alive = reach.proven() || reach.partial();
+                if reach.held || (alive && (!proves || reach.proof == Some(Proof::Valid))) {
                     return false;
                 }
                 if reach.dead() {

@@ -250,7 +250,17 @@ impl Book {
 fn hold(topology: &Topology, finding: &Finding) -> Duration {
     let policy = &topology.policy;
     let of_controls = match &finding.reason {
-        Reason::Vantage { judgement } => judgement.verdict != VantageVerdict::Silent,
+        Reason::Vantage { judgement } => match judgement.verdict {
+            VantageVerdict::Silent | VantageVerdict::Suspect => false,
+            VantageVerdict::Late
+            | VantageVerdict::Unmeasured
+            | VantageVerdict::Captive
+            | VantageVerdict::UplinkDown
+            | VantageVerdict::Intercepted
+            | VantageVerdict::Degraded
+            | VantageVerdict::ClockSkewed
+            | VantageVerdict::Ok => true,
+        },
         Reason::Fleet { verdict } => *verdict == FleetVerdict::ControlsFailed,
         Reason::UnroutableHere { .. }
         | Reason::DeadEverywhere { .. }
@@ -286,6 +296,7 @@ pub fn health(
                 | VantageVerdict::Captive
                 | VantageVerdict::UplinkDown
                 | VantageVerdict::Intercepted
+                | VantageVerdict::Suspect
                 | VantageVerdict::ClockSkewed => Health::Sick,
                 VantageVerdict::Late | VantageVerdict::Unmeasured | VantageVerdict::Degraded => Health::Unknown,
             })

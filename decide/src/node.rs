@@ -11,7 +11,10 @@
 //! | 7 | all accusers agree on impostor, certificate time, open but dead, refused | that one |
 //! | 8 | else | dead everywhere |
 //!
-//! A proven living witness vetoes whatever the number of accusers: there is no percentage vote.
+//! A living witness vetoes whatever the number of accusers: there is no percentage vote. Where the node proves its life
+//! (`Node::proof`), only who shows its proof is such a witness; "alive" without one is overruled by two accusers in two
+//! failure domains, and counts as before where there are fewer. A proof goes on to count for two rounds after its vantage
+//! fell silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +34,12 @@ pub struct NodeJudgement {
     pub verdict: NodeVerdict,
     /// Vantages that prove it alive.
     pub alive_at: Vec<VantageName>,
+    /// Of these and of those below, the ones that say so without the node's proof of life, where it has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unproven_at: Vec<VantageName>,
+    /// Vantages that fell silent a moment ago, and last showed its proof of life.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_at: Vec<VantageName>,
     /// Vantages that a part of the flows connects with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partial_at: Vec<VantageName>,
@@ -53,6 +62,8 @@ pub fn judge(topology: &Topology, reach: &crate::answer::ReachMap, name: &NodeNa
     let mut judgement = NodeJudgement {
         verdict: NodeVerdict::InsufficientEvidence,
         alive_at: Vec::new(),
+        unproven_at: Vec::new(),
+        held_at: Vec::new(),
         partial_at: Vec::new(),
         accusers: BTreeMap::new(),
         accusing_domains: BTreeSet::new(),
@@ -60,11 +71,16 @@ pub fn judge(topology: &Topology, reach: &crate::answer::ReachMap, name: &NodeNa
         evidence: Vec::new(),
     };
     let (mut newest_alive, mut first_failing) = (None, None);
-    let (mut alive_to_audience, mut audience_domains) = (false, BTreeSet::new());
+    let (mut vetoed, mut alive_to_audience, mut audience_domains) = (false, false, BTreeSet::new());
     for (vantage, place) in &topology.vantages {
         let key = (vantage.clone(), Target::Node(name.clone()), node.address);
         let Some(here): Option<&Reach> = reach.get(&key) else { continue };
-        alive_to_audience |= place.audience && (here.proven() || here.partial());
+        let vouches = here.vouches(node);
+        vetoed |= vouches;
+        alive_to_audience |= place.audience && vouches;
+        if (here.proven() || here.partial()) && !vouches {
+            judgement.unproven_at.push(vantage.clone());
+        }
         if place.audience && here.dead() {
             audience_domains.insert(&place.failure_domain);
         }
@@ -82,6 +98,10 @@ pub fn judge(topology: &Topology, reach: &crate::answer::ReachMap, name: &NodeNa
             let another = judgement.accusing_domains.insert(place.failure_domain.clone());
             // Those who decided are among them, wherever their names are in the order.
             judgement.accusers.len() > WITNESSES_MAX && !(another && judgement.accusing_domains.len() <= ACCUSERS_MIN)
+        } else if here.held {
+            newest_alive = newest_alive.max(here.at);
+            judgement.held_at.push(vantage.clone());
+            judgement.held_at.len() > WITNESSES_MAX
         } else if here.suspected() {
             judgement.suspected_at.push(vantage.clone());
             judgement.suspected_at.len() > WITNESSES_MAX
@@ -95,24 +115,23 @@ pub fn judge(topology: &Topology, reach: &crate::answer::ReachMap, name: &NodeNa
     // As `Reach::contradicts` of any two of them.
     let contradicted = first_failing.is_some_and(|since| newest_alive >= Some(since));
     let lost_to_audience = !alive_to_audience && audience_domains.len() >= ACCUSERS_MIN;
-    judgement.verdict = row(&judgement, contradicted, lost_to_audience);
+    judgement.verdict = row(&judgement, vetoed, contradicted, lost_to_audience);
     judgement
 }
 
-fn row(judgement: &NodeJudgement, contradicted: bool, lost_to_audience: bool) -> NodeVerdict {
+fn row(judgement: &NodeJudgement, vetoed: bool, contradicted: bool, lost_to_audience: bool) -> NodeVerdict {
     let partial = !judgement.partial_at.is_empty();
     let alive = partial || !judgement.alive_at.is_empty();
     let accusers = judgement.accusers.len();
     if alive && accusers == 0 {
         return if partial { NodeVerdict::PathPartial } else { NodeVerdict::Ok };
     }
-    if contradicted {
+    let accused = accusers >= ACCUSERS_MIN && judgement.accusing_domains.len() >= ACCUSERS_MIN;
+    let overruled = accused && !vetoed;
+    if contradicted && !overruled {
         return if lost_to_audience { NodeVerdict::UnroutableForAudience } else { NodeVerdict::UnroutableFromSome };
     }
-    if alive {
-        return NodeVerdict::InsufficientEvidence;
-    }
-    if accusers < ACCUSERS_MIN || judgement.accusing_domains.len() < ACCUSERS_MIN {
+    if !overruled {
         return NodeVerdict::InsufficientEvidence;
     }
     let all = |verdict| judgement.accusers.values().all(|v| *v == verdict);

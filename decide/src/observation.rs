@@ -14,7 +14,7 @@ mod particulars;
 
 pub use lane::Lane;
 pub use outcome::{Group, Outcome, Says};
-pub use particulars::{Particulars, Recent, Validation};
+pub use particulars::{Particulars, Proof, Recent, Validation};
 
 /// Key of a stored observation; rises in commit order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

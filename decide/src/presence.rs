@@ -24,7 +24,9 @@ impl From<VantageVerdict> for Presence {
         match verdict {
             VantageVerdict::Ok | VantageVerdict::Degraded | VantageVerdict::ClockSkewed => Self::Online,
             VantageVerdict::Captive | VantageVerdict::UplinkDown | VantageVerdict::Intercepted => Self::Offline,
-            VantageVerdict::Silent | VantageVerdict::Late | VantageVerdict::Unmeasured => Self::Unknown,
+            VantageVerdict::Silent | VantageVerdict::Late | VantageVerdict::Suspect | VantageVerdict::Unmeasured => {
+                Self::Unknown
+            }
         }
     }
 }

@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 use crate::address;
 use crate::chance;
 use crate::fold::{Run, VantageState};
-use crate::observation::{Group, ObservationId, Outcome, Target};
+use crate::observation::{Group, ObservationId, Outcome, Proof, Says, Target};
 use crate::time::Timestamp;
-use crate::topology::Topology;
+use crate::topology::{Node, Topology};
 use crate::vantage::{VantageJudgement, controls_passed_since};
-use crate::verdict::AddressVerdict;
+use crate::verdict::{AddressVerdict, VantageVerdict};
 
 /// An address at a vantage, with what decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,12 @@ pub struct Reach {
     pub at: Option<Timestamp>,
     /// First failure of the current run, if it fails.
     pub failing_since: Option<Timestamp>,
+    /// What became of the node's proof of life, while it works from here; `None`: it is not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+    /// The vantage fell silent a moment ago, and the last it said was a proof of life: losing a witness is no vote.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
     /// Observations that decided.
     pub evidence: Vec<ObservationId>,
 }
@@ -62,6 +68,8 @@ impl Reach {
             span_ms: 0,
             at: None,
             failing_since: None,
+            proof: None,
+            held: false,
             evidence: Vec::new(),
         }
     }
@@ -118,6 +126,13 @@ impl Reach {
         (self.proven() || self.partial()) && failing.failing_since.is_some_and(|since| self.at >= Some(since))
     }
 
+    /// Whether it lives as seen from here, in a way that no agent can make up where the node proves its life.
+    #[must_use]
+    pub fn vouches(&self, node: &Node) -> bool {
+        let alive = self.proven() || self.partial();
+        self.held || (alive && (!node.proof || self.proof == Some(Proof::Valid)))
+    }
+
     /// Failing, but not yet by enough probes: more evidence is wanted.
     #[must_use]
     pub fn suspected(&self) -> bool {
@@ -149,6 +164,8 @@ pub fn judge(
         span_ms: u64::try_from(run.failing_for().as_millis()).unwrap_or(u64::MAX),
         at: Some(run.at),
         failing_since: run.failing_since,
+        proof: None,
+        held: held(topology, vantage, run, now),
         evidence: run.evidence.clone(),
     };
     if now.since(run.at) > topology.policy.fresh_for {
@@ -156,10 +173,38 @@ pub fn judge(
         return reach;
     }
     reach.verdict = row(topology, vantage, state, run);
+    if reach.proven() || reach.partial() {
+        reach.proof = run.proof;
+    }
     if reach.partial() {
         reach.attempts = Some(run.gray.counted());
     }
     reach
+}
+
+/// Rounds for which a proof of life goes on to count after its vantage fell silent.
+const HELD_ROUNDS: u32 = 2;
+
+/// Whether a vantage that reports no more proved the node alive when it last did, and that is no longer ago than
+/// [`HELD_ROUNDS`] after it began to count as silent.
+fn held(topology: &Topology, vantage: &VantageJudgement, run: &Run, now: Timestamp) -> bool {
+    let policy = &topology.policy;
+    let silent = match vantage.verdict {
+        VantageVerdict::Silent | VantageVerdict::Late => true,
+        VantageVerdict::Suspect
+        | VantageVerdict::Unmeasured
+        | VantageVerdict::Captive
+        | VantageVerdict::UplinkDown
+        | VantageVerdict::Intercepted
+        | VantageVerdict::Degraded
+        | VantageVerdict::ClockSkewed
+        | VantageVerdict::Ok => false,
+    };
+    let lasts = policy.silent_after + policy.node_every * HELD_ROUNDS;
+    silent
+        && run.outcome.says() == Says::Works
+        && run.proof == Some(Proof::Valid)
+        && vantage.last_report_at.is_some_and(|at| now.since(at) <= lasts)
 }
 
 fn row(topology: &Topology, vantage: &VantageJudgement, state: &VantageState, run: &Run) -> AddressVerdict {

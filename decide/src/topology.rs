@@ -121,6 +121,8 @@ pub struct Node {
     pub port: u16,
     /// Whether TLS is the proof; else TCP is.
     pub tls: bool,
+    /// Whether it proves its life by a signature: then only a proven "alive" vetoes.
+    pub proof: bool,
 }
 
 /// A service of ours: one host name and the nodes that can serve it.

@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|
 //! | 1 | no report for `silent_after`, counted from when the coordinator could hear | silent | no | no |
 //! | 1a | the same, but what is too old to vote came lately | late | no | no |
+//! | 1b | a proof of life that does not hold, or two machines under its identity | suspect | no | no |
 //! | 2 | no control measured lately | unmeasured | no | yes |
 //! | 3 | the captive-portal question got an HTTP answer other than 204 | captive | no | no |
 //! | 4 | no positive control reached | uplink down | no | yes |
@@ -12,13 +13,15 @@
 //! | 7 | its clock is off by more than [`SKEW_MAX_MS`] | clock skewed | all but a certificate's time | yes |
 //! | 8 | else | ok | yes | yes |
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use crate::fold::{Fold, VantageState};
+use crate::fold::{Fold, Suspicion, VantageState, Why};
 use crate::names::{ControlName, VantageName};
 use crate::observation::{ObservationId, Outcome, Says};
 use crate::time::Timestamp;
-use crate::topology::{ControlKind, Topology};
+use crate::topology::{ControlKind, Policy, Topology};
 use crate::verdict::{FleetVerdict, VantageVerdict};
 
 /// A vantage's standing, with what decided.
@@ -35,6 +38,9 @@ pub struct VantageJudgement {
     /// How far its clock is off, in ms, where that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_offset_ms: Option<i64>,
+    /// Why nothing it says counts, where that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspected: Option<Why>,
     /// Control checks that decided.
     pub evidence: Vec<ObservationId>,
 }
@@ -47,6 +53,7 @@ impl VantageJudgement {
             VantageVerdict::Ok | VantageVerdict::Intercepted | VantageVerdict::ClockSkewed => true,
             VantageVerdict::Silent
             | VantageVerdict::Late
+            | VantageVerdict::Suspect
             | VantageVerdict::Unmeasured
             | VantageVerdict::Captive
             | VantageVerdict::UplinkDown
@@ -58,7 +65,7 @@ impl VantageJudgement {
     #[must_use]
     pub fn may_prove(&self) -> bool {
         match self.verdict {
-            VantageVerdict::Silent | VantageVerdict::Late | VantageVerdict::Captive => false,
+            VantageVerdict::Silent | VantageVerdict::Late | VantageVerdict::Suspect | VantageVerdict::Captive => false,
             VantageVerdict::Ok
             | VantageVerdict::ClockSkewed
             | VantageVerdict::Intercepted
@@ -100,12 +107,19 @@ pub fn judge(topology: &Topology, fold: &Fold, name: &VantageName, now: Timestam
         controls_failed: Vec::new(),
         last_report_at: state.last_report_at,
         clock_offset_ms: None,
+        suspected: None,
         evidence: Vec::new(),
     };
     if fold.unheard_for(name, now) > policy.silent_after {
         if state.last_late_at.is_some_and(|at| now.since(at) <= policy.silent_after) {
             judgement.verdict = VantageVerdict::Late;
         }
+        return judgement;
+    }
+    if let Some(Suspicion { why, shown, .. }) = state.suspicion.filter(|one| now.since(one.at) <= suspect_for(policy)) {
+        judgement.verdict = VantageVerdict::Suspect;
+        judgement.suspected = Some(why);
+        judgement.evidence.extend(shown);
         return judgement;
     }
     let control_fresh_for = policy.control_every * 5 / 2;
@@ -151,6 +165,12 @@ pub fn judge(topology: &Topology, fold: &Fold, name: &VantageName, now: Timestam
     judgement
 }
 
+/// How long nothing of a vantage counts after it showed what no honest agent shows: as long as anything it said before
+/// could still be believed. It goes on for as long as it goes on showing such things.
+fn suspect_for(policy: &Policy) -> Duration {
+    policy.fresh_for.max(policy.silent_after)
+}
+
 /// A captive portal answers in the target's place with a page of its own or a way to it (RFC 8952, 1).
 fn answered_by_another(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::HttpStatus | Outcome::HttpRedirect | Outcome::HttpUnsupported | Outcome::HttpThrottled)
@@ -179,7 +199,7 @@ pub fn judge_fleet<'a>(judgements: impl Iterator<Item = &'a VantageJudgement>) -
             VantageVerdict::Silent => continue,
             VantageVerdict::UplinkDown => cut_off += 1,
             // It is heard, and says nothing of now.
-            VantageVerdict::Late => {}
+            VantageVerdict::Late | VantageVerdict::Suspect => {}
             // One that has not measured its controls yet says nothing about the fleet.
             VantageVerdict::Unmeasured
             | VantageVerdict::Captive

@@ -11,6 +11,8 @@ word_enum! {
         Silent = "vantage_silent",
         /// Reports again, but so far only what is too old to vote.
         Late = "vantage_late",
+        /// It showed a proof of life that does not hold, or two machines report under its identity: nothing it says counts.
+        Suspect = "vantage_suspect",
         /// Reports, but no control was measured lately: it has not earned its vote.
         Unmeasured = "vantage_unmeasured",
         /// The captive-portal question was answered by somebody else.

@@ -251,8 +251,10 @@ impl<'a> Course<'a> {
             return;
         }
         match &finding.reason {
-            // A wrong clock is for its owner; the others are about the place's uplink.
-            Reason::Vantage { judgement } if judgement.verdict == VantageVerdict::ClockSkewed => {
+            // A wrong clock is for its owner, a suspect for those who look after security; the others are about the uplink.
+            Reason::Vantage { judgement }
+                if matches!(judgement.verdict, VantageVerdict::ClockSkewed | VantageVerdict::Suspect) =>
+            {
                 self.told.insert(Action::plain("alert"));
             }
             Reason::Vantage { .. } => {
@@ -274,6 +276,7 @@ impl<'a> Course<'a> {
             Call::Security => Action::plain("security"),
             Call::PathEvidence { .. } if managed => Action::plain("path_ticket"),
             Call::PathEvidence { vantage } => Action::of("path_ticket", vantage),
+            Call::Exclude { vantage } => Action::of("exclude", vantage),
             Call::FixConfiguration => Action::plain("fix_config"),
             Call::FixClock { vantage } => Action::of("fix_clock", vantage),
             Call::SlowDown { vantage } => Action::of("backoff", vantage),
@@ -489,6 +492,8 @@ fn dead_native(world: &World) -> Result<Finding, NameError> {
             judgement: NodeJudgement {
                 verdict,
                 alive_at: Vec::new(),
+                unproven_at: Vec::new(),
+                held_at: Vec::new(),
                 partial_at: Vec::new(),
                 accusers: BTreeMap::new(),
                 accusing_domains: BTreeSet::new(),

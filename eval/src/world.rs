@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use parallax_decide::names::{DomainName, NameError, NodeName, ResolverName, ServiceName, VantageName};
 use parallax_decide::observation::{
-    Connection, ControlCheck, EndpointCheck, Fact, Family, Observation, ObservationId, Outcome, Particulars, Purpose,
-    Recent, Resolution, Target, Validation,
+    Connection, ControlCheck, EndpointCheck, Fact, Family, Observation, ObservationId, Outcome, Particulars,
+    Proof as Shown, Purpose, Recent, Resolution, Target, Validation,
 };
 use parallax_decide::time::Timestamp;
 use parallax_decide::topology::{
     self, Canary, Control, ControlKind, Mode, Policy, Resolver, Role, Service, Topology, Vantage,
 };
 
-use crate::case::{self, Case, Dnssec, Given, Kind, Negative, Node, Portal, Rcode, Report, Seen, V6};
+use crate::case::{self, Case, Dnssec, Given, Kind, Negative, Node, Portal, Proof, Rcode, Report, Seen, V6};
 use crate::token::{AddressToken, EndpointToken};
 
 /// The moment at which a case is judged.
@@ -135,7 +135,10 @@ fn configuration(case: &Case, names: &Names) -> Result<Topology, NameError> {
         let configured: Vec<Node> = Node::ALL.into_iter().filter(|node| is_configured(case, *node)).collect();
         for node in &configured {
             let address = node_address(*node);
-            topology.nodes.insert(node_name(*node)?, topology::Node { address, port: 443, tls: true });
+            topology.nodes.insert(
+                node_name(*node)?,
+                topology::Node { address, port: 443, tls: true, proof: proves(case, *node) },
+            );
         }
         let fallbacks = configured.iter().filter(|node| **node != Node::Native).map(|node| node_name(*node));
         let service = Service {
@@ -161,6 +164,11 @@ fn is_configured(case: &Case, node: Node) -> bool {
         Node::Fallback2 => seen.fallback2.is_some(),
     };
     case.state.record == Some(node) || case.observe.values().any(mentioned)
+}
+
+/// A node whose proof of life some vantage speaks of proves its life.
+fn proves(case: &Case, node: Node) -> bool {
+    case.observe.values().any(|seen| seen.proof != Proof::None && seen.node(node) != AddressToken::NotRun)
 }
 
 /// The address of a node.
@@ -224,6 +232,17 @@ fn recent(f0: f64) -> Recent {
         .unwrap_or(Recent { failures: 59, checks: 60 })
 }
 
+/// What comes of a node's proof at a vantage: one for each node that it reports well. One that does not hold is shown
+/// whatever it reports.
+fn proof(seen: &Seen, token: AddressToken) -> Option<Shown> {
+    match seen.proof {
+        Proof::None => None,
+        Proof::Ok if token.works() => Some(Shown::Valid),
+        Proof::Ok => None,
+        Proof::Bad => Some(Shown::Invalid),
+    }
+}
+
 struct Entry {
     vantage: VantageName,
     at: Timestamp,
@@ -271,7 +290,7 @@ impl Log<'_> {
         for ago in history {
             let target = Target::Node(node_name(Node::Native)?);
             let works = AddressToken::Ends(Outcome::TlsOk);
-            self.connection(scheduled(ago), target, node_address(Node::Native), works);
+            self.connection(scheduled(ago), target, node_address(Node::Native), works, proof(seen, works));
         }
         for (i, ago) in rounds.iter().enumerate() {
             let purpose = if i == 0 { Purpose::Scheduled } else { Purpose::Confirm };
@@ -337,7 +356,7 @@ impl Log<'_> {
             let lacks = seen.v6 != V6::Works && address.is_ipv6();
             let token = if lacks { AddressToken::Ends(Outcome::FamilyUnavailable) } else { *token };
             let target = Target::Name(self.names.canary.clone());
-            self.connection(when, target, *address, token);
+            self.connection(when, target, *address, token, None);
         }
         for (resolver, token) in [("E1", seen.e1), ("E2", seen.e2)] {
             self.check(when, seen, resolver.parse()?, token);
@@ -361,7 +380,8 @@ impl Log<'_> {
         if case.subject.kind == Kind::Managed {
             for node in Node::ALL.into_iter().filter(|node| is_configured(case, *node)) {
                 let target = Target::Node(node_name(node)?);
-                self.connection(when, target, node_address(node), seen.node(node));
+                let token = seen.node(node);
+                self.connection(when, target, node_address(node), token, proof(seen, token));
             }
         }
         Ok(())
@@ -412,7 +432,14 @@ impl Log<'_> {
         self.put(when, Fact::Resolution(fact), particulars);
     }
 
-    fn connection(&mut self, when: When<'_>, target: Target, address: IpAddr, token: AddressToken) {
+    fn connection(
+        &mut self,
+        when: When<'_>,
+        target: Target,
+        address: IpAddr,
+        token: AddressToken,
+        proof: Option<Shown>,
+    ) {
         // Agents never contact these.
         if parallax_decide::address::special_purpose(address).is_some() {
             return;
@@ -420,7 +447,7 @@ impl Log<'_> {
         if let Some((outcome, attempts)) = token.probe() {
             let (attempts, attempts_connected) = (attempts.made, attempts.connected);
             let fact = Connection { target, address, port: 443, outcome, attempts, attempts_connected };
-            self.put(when, Fact::Connection(fact), Particulars::default());
+            self.put(when, Fact::Connection(fact), Particulars { proof, ..Particulars::default() });
         }
     }
 

@@ -126,7 +126,7 @@ impl Scenery {
         let mut nodes = Vec::new();
         for (name, octets) in NODES {
             let (name, address): (NodeName, IpAddr) = (name.parse()?, octets.into());
-            topology.nodes.insert(name.clone(), Node { address, port: 443, tls: true });
+            topology.nodes.insert(name.clone(), Node { address, port: 443, tls: true, proof: false });
             nodes.push((name, address));
         }
         let (service, host): (ServiceName, DomainName) = ("fi".parse()?, "fi.example.net".parse()?);

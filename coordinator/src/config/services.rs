@@ -156,7 +156,7 @@ fn check_nodes(file: &File, times: Times<'_>, found: &mut Found) -> Particulars 
         }
         nodes.insert(
             name.clone(),
-            Node { address: node.address.value, port: node.port, tls: node.server_name.is_some() },
+            Node { address: node.address.value, port: node.port, tls: node.server_name.is_some(), proof: false },
         );
         if let Some(server_name) = server_name {
             server_names.insert(name, server_name);

@@ -148,7 +148,9 @@ impl Line {
             _ if self.stale => State::Unobserved,
             Some(VantageVerdict::Ok | VantageVerdict::ClockSkewed) => State::Usable,
             Some(VantageVerdict::Degraded) => State::Partial,
-            Some(VantageVerdict::Intercepted | VantageVerdict::Captive) => State::WrongContent,
+            Some(VantageVerdict::Intercepted | VantageVerdict::Captive | VantageVerdict::Suspect) => {
+                State::WrongContent
+            }
             Some(VantageVerdict::UplinkDown) => State::NoAnswer,
             Some(VantageVerdict::Silent | VantageVerdict::Late | VantageVerdict::Unmeasured) | None => {
                 State::Unobserved
@@ -163,6 +165,7 @@ impl Line {
             Some(VantageVerdict::Captive) if !self.stale => "a captive portal: nothing from here counts",
             Some(VantageVerdict::UplinkDown) if !self.stale => "nothing accused from here",
             Some(VantageVerdict::Degraded) if !self.stale => "its failures do not count",
+            Some(VantageVerdict::Suspect) if !self.stale => "suspect: nothing from here counts",
             Some(VantageVerdict::ClockSkewed) if !self.stale => "its clock is wrong",
             Some(VantageVerdict::Late) if !self.stale => "only what is too old has come so far",
             Some(
@@ -170,6 +173,7 @@ impl Line {
                 | VantageVerdict::Intercepted
                 | VantageVerdict::Silent
                 | VantageVerdict::Late
+                | VantageVerdict::Suspect
                 | VantageVerdict::ClockSkewed
                 | VantageVerdict::Unmeasured
                 | VantageVerdict::UplinkDown

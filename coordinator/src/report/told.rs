@@ -213,6 +213,7 @@ impl Teller {
         let controls = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
         let reason = VantageJudgement {
             clock_offset_ms: None,
+            suspected: None,
             verdict,
             controls_reached: controls(reached),
             controls_failed: controls(failed),
@@ -359,6 +360,8 @@ impl Teller {
         let judgement = NodeJudgement {
             verdict: NodeVerdict::DeadEverywhere,
             partial_at: Vec::new(),
+            unproven_at: Vec::new(),
+            held_at: Vec::new(),
             alive_at: Vec::new(),
             accusers: all.iter().map(|place| (place.parse().unwrap(), AddressVerdict::Silent)).collect(),
             accusing_domains: ["isp-rt", "isp-hq", "isp-fra"].iter().map(|d| d.parse().unwrap()).collect(),
@@ -442,6 +445,7 @@ impl Teller {
         self.stands(place, VantageVerdict::UplinkDown, &[], &["control-cf", "control-google"], 90).await;
         let judgement = VantageJudgement {
             clock_offset_ms: None,
+            suspected: None,
             verdict: VantageVerdict::UplinkDown,
             controls_reached: Vec::new(),
             controls_failed: vec!["control-cf".parse().unwrap(), "control-google".parse().unwrap()],

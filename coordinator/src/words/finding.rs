@@ -375,10 +375,14 @@ fn explained(names: &BTreeMap<DomainName, Unroutable>) -> String {
 fn witnesses(judgement: &NodeJudgement) -> String {
     if judgement.verdict.gone() {
         format!(
-            "{}: {} in {} agree, nobody reaches it",
+            "{}: {} in {} agree, nobody reaches it{}",
             gone_phrase(judgement.verdict),
             count(judgement.accusers.len(), "vantage"),
-            count(judgement.accusing_domains.len(), "failure domain")
+            count(judgement.accusing_domains.len(), "failure domain"),
+            match judgement.unproven_at.as_slice() {
+                [] => String::new(),
+                places => format!(" (that it lives is said without its proof at {})", list(places, SPELLED_MAX)),
+            }
         )
     } else {
         format!(
@@ -508,6 +512,8 @@ mod tests {
         let judgement = NodeJudgement {
             verdict,
             partial_at: Vec::new(),
+            unproven_at: Vec::new(),
+            held_at: Vec::new(),
             alive_at: alive.iter().map(|v| v.parse().unwrap()).collect(),
             accusers: accusers.iter().map(|v| (v.parse().unwrap(), AddressVerdict::Silent)).collect(),
             accusing_domains: accusers.iter().map(|v| format!("isp-{v}").parse::<FailureDomain>().unwrap()).collect(),
@@ -535,6 +541,7 @@ mod tests {
     fn every_reason_says_something() {
         let vantage = VantageJudgement {
             clock_offset_ms: None,
+            suspected: None,
             verdict: VantageVerdict::UplinkDown,
             controls_reached: Vec::new(),
             controls_failed: vec!["control-a".parse().unwrap()],

@@ -106,6 +106,7 @@ pub fn vantage_word(verdict: VantageVerdict) -> &'static str {
         VantageVerdict::Ok => "ok",
         VantageVerdict::Silent => "silent",
         VantageVerdict::Late => "late",
+        VantageVerdict::Suspect => "suspect",
         VantageVerdict::ClockSkewed => "clock wrong",
         VantageVerdict::Unmeasured => "unmeasured",
         VantageVerdict::Captive => "captive portal",
@@ -121,6 +122,9 @@ pub fn vantage_sentence(verdict: VantageVerdict) -> &'static str {
     match verdict {
         VantageVerdict::Ok => "its controls pass; what it reports counts",
         VantageVerdict::Silent => "no report lately; nothing is known from there",
+        VantageVerdict::Suspect => {
+            "it showed a proof of life that does not hold, or two machines use its identity; nothing it says counts"
+        }
         VantageVerdict::Late => "reports again, so far only what is too old to count",
         VantageVerdict::ClockSkewed => "its clock is wrong; what it says of a certificate's time does not count",
         VantageVerdict::Unmeasured => "no control was measured lately; its failures do not count",
@@ -142,6 +146,7 @@ pub fn vantage_speaks(verdict: VantageVerdict) -> bool {
         }
         VantageVerdict::Silent
         | VantageVerdict::Late
+        | VantageVerdict::Suspect
         | VantageVerdict::Unmeasured
         | VantageVerdict::Captive
         | VantageVerdict::UplinkDown => false,

@@ -18,6 +18,19 @@ word_enum! {
     }
 }
 
+word_enum! {
+    /// What the coordinator found of a node's proof of life: the node's signature over a nonce that the coordinator made
+    /// for that vantage a moment before.
+    Proof {
+        /// It holds: the node lived after the nonce was made.
+        Valid = "valid",
+        /// It does not: forged, or one that was used before. No honest agent sends such a one.
+        Invalid = "invalid",
+        /// Asked for, and none came or it is too old: nothing is shown either way.
+        Absent = "absent",
+    }
+}
+
 /// What came beside a fact. Everything absent: nothing is known of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Particulars {
@@ -33,6 +46,8 @@ pub struct Particulars {
     pub clock_offset_ms: Option<i64>,
     /// Probes of positive controls in the last 20 minutes (of a control check).
     pub recent: Option<Recent>,
+    /// Proof of life of a node (of a connection); `None`: it is not asked for.
+    pub proof: Option<Proof>,
 }
 
 /// How many probes of controls failed lately at one vantage, of one family.

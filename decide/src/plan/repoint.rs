@@ -180,8 +180,15 @@ fn back(situation: Situation<'_>, name: &ServiceName, service: &Service, from_no
             .and_then(|state| state.reach.get(&key))
             .is_some_and(|run| run.successes >= policy.return_rounds && run.good_for() >= policy.return_span)
     };
-    let provers: Vec<VantageName> =
-        provers(situation, &service.native, native).into_iter().filter(|vantage| steady(vantage)).collect();
+    // Where it proves its life, nothing less brings users back to it.
+    let vouched = |vantage: &VantageName| {
+        let key = (vantage.clone(), Target::Node(service.native.clone()), native.address);
+        situation.judgement.reach.get(&key).is_some_and(|reach| reach.vouches(native))
+    };
+    let provers: Vec<VantageName> = provers(situation, &service.native, native)
+        .into_iter()
+        .filter(|vantage| steady(vantage) && vouched(vantage))
+        .collect();
     if domains(situation, &provers) < policy.fallback_provers_min {
         return Err(waits(ReturnWaits::GoodRounds));
     }

@@ -12,6 +12,7 @@ use parallax_decide::topology::Policy;
 use parallax_decide::verdict::{AddressVerdict, AnswerVerdict, NodeVerdict, VantageVerdict};
 
 const NOTHING: Particulars = Particulars {
+    proof: None,
     extended_error: None,
     recursion_unavailable: false,
     second_reply: false,

@@ -4,6 +4,7 @@
 
 mod endpoints;
 mod evidence;
+mod proof;
 mod rig;
 mod safety;
 mod story_node;

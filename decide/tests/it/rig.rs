@@ -46,7 +46,7 @@ pub(crate) fn topology() -> Topology {
         audience: true,
     };
     let resolver = |transport, role| Resolver { transport, role, validates: true, filtering_wanted: false };
-    let node = |address: &str| Node { address: n(address), port: 443, tls: true };
+    let node = |address: &str| Node { address: n(address), port: 443, tls: true, proof: false };
     let control = |negative| Control { kind: if negative { ControlKind::Negative } else { ControlKind::Positive } };
     Topology {
         vantages: BTreeMap::from([

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parallax_decide::names::{ControlName, DomainName, NodeName, ResolverName};
 use parallax_decide::observation::{
     Connection, ControlCheck, EndpointCheck, Fact, Family, Kind, Loss, LossReason, Missed, MissedReason, Observation,
-    ObservationId, Outcome, Particulars, Path, Purpose, Recent, Resolution, Stage, Target, Validation,
+    ObservationId, Outcome, Particulars, Path, Proof, Purpose, Recent, Resolution, Stage, Target, Validation,
 };
 use parallax_decide::time::Timestamp;
 use serde_json::Value;
@@ -243,6 +243,7 @@ impl Row {
                 .number("failures")
                 .zip(self.number("checks"))
                 .map(|(failures, checks)| Recent { failures, checks }),
+            proof: self.particular("proof").and_then(Value::as_str).and_then(Proof::from_word),
         }
     }
 
