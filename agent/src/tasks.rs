@@ -12,7 +12,7 @@ use parallax_decide::names::{DomainName, ResolverName};
 use parallax_decide::observation::{Family, Purpose, Says, Target};
 use parallax_driver::Driver;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep_until, timeout};
 
 use crate::assignment::Assignment;
 use crate::clock::now;
@@ -68,7 +68,7 @@ pub enum Work {
         address: IpAddr,
         /// How many times.
         repeat: u32,
-        /// Pause between them.
+        /// From the beginning of one to that of the next, unless it takes longer.
         gap: Duration,
     },
     /// Ask one resolver for one name of the assignment (A).
@@ -192,10 +192,10 @@ impl<D: Driver + Send + Sync + 'static> Tasks<D> {
     ) -> Result<(), String> {
         let assignment = self.assignment()?;
         let tried = tried(&assignment, target, address)?;
-        for count in 0..repeat {
-            if count > 0 {
-                sleep(gap).await;
-            }
+        let mut due = now();
+        for _ in 0..repeat {
+            sleep_until(due).await;
+            due = now() + gap;
             self.measure(reason, tried.clone(), assignment.schedule.limits.clone()).await;
         }
         Ok(())

@@ -205,7 +205,18 @@ pub struct Policy {
     pub ask_again_after: Duration,
 }
 
+/// Added to the span that failures must be apart: ages come in whole milliseconds, and one less would not be enough.
+const SPAN_MARGIN: Duration = Duration::from_millis(50);
+
 impl Policy {
+    /// How often a vantage that is asked for an address tries it, and what passes from the beginning of one try to that of
+    /// the next: so that its answer alone can be enough failures over enough time, and no later than need be.
+    #[must_use]
+    pub fn tries(&self) -> (u32, Duration) {
+        let tries = self.k_min.max(1);
+        (tries, self.span_min / tries.saturating_sub(1).max(1) + SPAN_MARGIN)
+    }
+
     /// How far back an observation can still matter: so much of the log a start reads before it judges.
     #[must_use]
     pub fn looks_back(&self) -> Duration {

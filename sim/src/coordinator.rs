@@ -342,9 +342,7 @@ impl Coordinator {
     ) {
         let linked = |name: &VantageName| scenery.vantage(name).filter(|v| outside.linked.get(*v) == Some(&true));
         asks.retain(|ask| linked(&ask.vantage).is_some());
-        let policy = &scenery.topology.policy;
-        let repeat = policy.k_min.max(1);
-        let gap = policy.span_min / repeat.saturating_sub(1).max(1);
+        let (repeat, gap) = scenery.topology.policy.tries();
         for ask in self.asked.due(&scenery.topology, asks, now) {
             self.due.asked(now);
             let Some((vantage, subject)) = linked(&ask.vantage).zip(subject_of(scenery, &ask.target, ask.address))

@@ -101,8 +101,8 @@ enum Then {
     Scheduled,
     /// It was part of a burst: the next step.
     Burst(usize),
-    /// It was asked for: so many more.
-    Task { left: u32, gap_ms: i64 },
+    /// It was asked for: so many more, the next at that time or when this one has ended.
+    Task { left: u32, gap_ms: i64, next_at: i64 },
     /// Nothing.
     Nothing,
 }
@@ -269,9 +269,9 @@ impl Fleet {
         match order {
             Order::Try { vantage, subject, repeat, gap_ms } => {
                 let Some(life) = self.life(vantage) else { return };
-                let then = Then::Task { left: repeat.saturating_sub(1), gap_ms };
-                let event = Event::Probe { vantage, life, subject, purpose: Purpose::CrossCheck, then };
-                self.at(self.now + delay, event);
+                let at = self.now + delay;
+                let then = Then::Task { left: repeat.saturating_sub(1), gap_ms, next_at: at + gap_ms };
+                self.at(at, Event::Probe { vantage, life, subject, purpose: Purpose::CrossCheck, then });
             }
             Order::Prove { vantage } => {
                 let Some(life) = self.life(vantage) else { return };

@@ -48,6 +48,30 @@ async fn an_address_is_tried_as_often_as_asked_and_once_a_task() {
     assert!(seen.iter().all(|one| one.task_id == 4 && one.purpose() == parallax_proto::v1::Purpose::CrossCheck));
 }
 
+/// The time that a try takes is part of the pause: else nine seconds of silence would add to seven.
+#[tokio::test(start_paused = true)]
+async fn tries_begin_the_gap_apart_however_long_each_takes() {
+    let asked = asked().await;
+    let address = "8.6.112.0".parse().unwrap();
+    let work = Work::Connect { target: canary(), address, repeat: 3, gap: Duration::from_secs(30) };
+    let begun = now();
+    asked.send.send(Task { deadline: Duration::from_secs(300), ..task(6, work) }).await.unwrap();
+    let connections = |seen: Vec<parallax_proto::v1::Observation>| {
+        let of = |one: &parallax_proto::v1::Observation| {
+            matches!(one.fact, Some(parallax_proto::v1::observation::Fact::Connection(_)))
+        };
+        seen.iter().filter(|one| of(one)).count()
+    };
+    let mut ended = Vec::new();
+    while ended.len() < 3 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        ended.extend(std::iter::repeat_n(now() - begun, connections(asked.world.seen())));
+    }
+    assert!(ended[0] > Duration::from_secs(1), "a try that takes no time shows nothing: {ended:?}");
+    let apart = ended[2] - ended[1];
+    assert!((Duration::from_millis(29_700)..Duration::from_millis(30_300)).contains(&apart), "{ended:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_fails_is_closed_by_the_controls() {
     let asked = asked().await;

@@ -33,9 +33,7 @@ impl Asker {
         let connected = connected(moment);
         let mut asks: BTreeSet<Ask> = wanted(moment.topology, moment.judgement);
         asks.retain(|ask| connected.contains(&ask.vantage));
-        let policy = &moment.topology.policy;
-        let repeat = policy.k_min.max(1);
-        let gap = policy.span_min / repeat.saturating_sub(1).max(1);
+        let (repeat, gap) = moment.topology.policy.tries();
         let probe = connection_budget(schedule, true);
         for ask in self.asked.due(moment.topology, asks, moment.now) {
             let Ask { vantage, target, address } = ask;

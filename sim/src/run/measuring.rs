@@ -97,14 +97,14 @@ impl Fleet {
                 agent.burst_ended(subject, false);
                 self.bracket(vantage);
             }
-            Then::Task { left, gap_ms } => {
+            Then::Task { left, gap_ms, next_at } => {
                 if !worked {
                     self.bracket(vantage);
                 }
                 if left > 0 {
-                    let then = Then::Task { left: left - 1, gap_ms };
-                    let event = Event::Probe { vantage, life, subject, purpose: Purpose::CrossCheck, then };
-                    self.at(self.now + gap_ms, event);
+                    let at = next_at.max(self.now);
+                    let then = Then::Task { left: left - 1, gap_ms, next_at: at + gap_ms };
+                    self.at(at, Event::Probe { vantage, life, subject, purpose: Purpose::CrossCheck, then });
                 }
             }
             Then::Nothing => {
