@@ -162,7 +162,7 @@ select p.id, p.incident_id, p.purpose, p.undoes, p.status, p.mode, p.approved_by
        p.created_at, p.expires_at, p.applied_at, p.verified_at,
        round(extract(epoch from p.applied_at - p.created_at), 3) as apply_s,
        round(extract(epoch from p.verified_at - p.applied_at), 3) as proof_s,
-       p.counted, p.epoch, p.reason, p.undo
+       p.counted, p.epoch, p.reason, p.undo, p.change
 from plan p;
 comment on view v_plan is 'Remedies made concrete, returns and rollbacks, with what became of each. One row a plan.';
 comment on column v_plan.id is 'Number people use; carried by every write.';
@@ -190,6 +190,7 @@ comment on column v_plan.counted is 'Whether it counts against the incident''s c
 comment on column v_plan.epoch is 'Lease epoch under which it was made or last taken over.';
 comment on column v_plan.reason is 'Why this remedy and this target, as data.';
 comment on column v_plan.undo is 'The change that takes it back.';
+comment on column v_plan.change is 'The change itself, as data.';
 
 create view v_proof as
 select f.plan_id, p.incident_id, f.vantage, f.seen_at,

@@ -171,6 +171,7 @@ create table config_version (
     sha256     bytea not null unique,
     content    jsonb not null,
     named      jsonb not null,
+    topology   jsonb not null,
     created_at timestamptz not null default now()
 );
 comment on table  config_version is 'Every configuration that was ever in force, without secrets. Equal content is one version, whichever coordinator read it.';
@@ -178,6 +179,7 @@ comment on column config_version.number is 'Number people use.';
 comment on column config_version.sha256 is 'SHA-256 of the content as canonical JSON (sorted keys, no blanks). Where a coordinator listens is its own affair and not part of it.';
 comment on column config_version.content is 'What parallax config show prints, with every default, without listen.';
 comment on column config_version.named is 'What it names, as rows of configured: an array of objects of kind, name, position, detail.';
+comment on column config_version.topology is 'What judging reads of it, for a replay: durations in seconds and nanoseconds.';
 comment on column config_version.created_at is 'When it was first in force, database clock.';
 
 create table config_in_force (
@@ -440,7 +442,7 @@ comment on column v_hourly.max_ms is 'The longest, milliseconds.';
 
 create view v_config as
 select f.at, lead(f.at) over (partition by f.coordinator order by f.id) as until, f.number, f.how, f.by, f.host,
-       f.coordinator, encode(c.sha256, 'hex') as sha256, c.content
+       f.coordinator, encode(c.sha256, 'hex') as sha256, c.content, c.topology
 from config_in_force f join config_version c on c.number = f.number;
 comment on view v_config is 'Which configuration was in force when, at which coordinator. The newest row at or before a time is that of its day.';
 comment on column v_config.at is 'Since when.';
@@ -452,6 +454,7 @@ comment on column v_config.host is 'Host of the coordinator.';
 comment on column v_config.coordinator is 'Identity of the coordinator process.';
 comment on column v_config.sha256 is 'SHA-256 of the content.';
 comment on column v_config.content is 'The configuration with every default, without secrets.';
+comment on column v_config.topology is 'What judging reads of it, as data: durations in seconds and nanoseconds.';
 
 create view v_configured as
 select c.number, n.kind, n.name, n.position, n.detail

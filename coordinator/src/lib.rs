@@ -3,6 +3,7 @@
 //! - [`ingest`] takes the agents' streams: mutual TLS, validation, commit, acknowledgement.
 //! - [`store`] holds all SQL: the log of observations, cursors, partitions, the lease.
 //! - [`tasks`] runs on the coordinator that holds the lease: detect, plan, execute, verify.
+//! - [`judging`] is what they share with [`replay`], which runs the stored log once more and changes nothing.
 //! - [`hub`] is where tasks meet the connected agents; [`relay`] is the way to those of other coordinators.
 //! - [`report`] turns rows into what people read, [`words`] data into sentences.
 //! - [`web`] and [`api`] serve the page and the API.
@@ -29,9 +30,11 @@ pub mod hub;
 pub mod identity;
 pub mod ingest;
 pub mod installation;
+pub mod judging;
 pub mod mailbox;
 pub mod relay;
 pub mod reload;
+pub mod replay;
 pub mod report;
 pub mod revocation;
 pub mod room;

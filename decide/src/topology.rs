@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::names::{
     ControlName, DomainName, DriverName, FailureDomain, NodeName, ResolverName, ServiceName, VantageName,
 };
 
 /// Everything judging needs to know about the configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Topology {
     /// Places that measure.
     pub vantages: BTreeMap<VantageName, Vantage>,
@@ -30,7 +33,7 @@ pub struct Topology {
 }
 
 /// A place that measures.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vantage {
     /// Two vantages of one failure domain are one witness.
     pub failure_domain: FailureDomain,
@@ -47,7 +50,7 @@ pub struct Vantage {
 }
 
 /// A resolver under test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resolver {
     /// How it is spoken to.
     pub transport: Transport,
@@ -60,7 +63,8 @@ pub struct Resolver {
 }
 
 /// How a resolver is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Transport {
     /// What clients at the place use, whatever it is.
     Live,
@@ -73,7 +77,8 @@ pub enum Transport {
 }
 
 /// What a resolver may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The live resolver itself.
     Live,
@@ -86,7 +91,7 @@ pub enum Role {
 }
 
 /// A watched name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Canary {
     /// TCP port its addresses are tried on.
     pub port: u16,
@@ -95,14 +100,15 @@ pub struct Canary {
 }
 
 /// A control.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
     /// What is right for it.
     pub kind: ControlKind,
 }
 
 /// What is right for a control.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ControlKind {
     /// Must be reached.
     Positive,
@@ -113,7 +119,7 @@ pub enum ControlKind {
 }
 
 /// A machine of ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// Its address.
     pub address: IpAddr,
@@ -126,7 +132,7 @@ pub struct Node {
 }
 
 /// A service of ours: one host name and the nodes that can serve it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// Its A record's name.
     pub hostname: DomainName,
@@ -145,7 +151,7 @@ pub struct Service {
 }
 
 /// What automation may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Watch and say; change nothing.
@@ -158,7 +164,8 @@ pub enum Mode {
 }
 
 /// How careful to be. Every field is a setting of the configuration's policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Policy {
     /// Fewest agreeing failed probes for a fault.
     pub k_min: u32,

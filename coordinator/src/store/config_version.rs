@@ -51,6 +51,8 @@ pub struct Content {
     pub content: Value,
     /// What it names, as rows of `configured`.
     pub named: Value,
+    /// What judging reads of it.
+    pub topology: Value,
 }
 
 /// Puts a configuration in force: its number is that of equal content, or a new one. Part of the
@@ -67,11 +69,12 @@ pub async fn put_in_force(connection: &mut PgConnection, content: &Content, take
         Some(number) => number,
         None => {
             sqlx::query!(
-                "insert into config_version (sha256, content, named)
-                 values (sha256(convert_to($1, 'UTF8')), $2, $3) on conflict (sha256) do nothing",
+                "insert into config_version (sha256, content, named, topology)
+                 values (sha256(convert_to($1, 'UTF8')), $2, $3, $4) on conflict (sha256) do nothing",
                 canonical,
                 content.content,
-                content.named
+                content.named,
+                content.topology
             )
             .execute(&mut *connection)
             .await?;

@@ -226,7 +226,10 @@ pub async fn put_in_force(connection: &mut PgConnection, config: &Config, taker:
         *next += 1;
         row
     });
-    let content = Content { content, named: named.collect() };
+    let named = named.collect();
+    let topology = serde_json::to_value(&config.topology)
+        .map_err(|error| StoreError::content("config_version", "topology", "new", error))?;
+    let content = Content { content, named, topology };
     let mut transaction = connection.begin().await?;
     replace(&mut transaction, &rows).await?;
     let number = config_version::put_in_force(&mut transaction, &content, taker).await?;

@@ -15,7 +15,7 @@ use sqlx::PgConnection;
 use super::{StoreError, citation, offset};
 
 pub use step::Step;
-pub use stored::{APPROVED_BY_POLICY, StoredPlan, mode_word, of_open_incidents};
+pub use stored::{APPROVED_BY_POLICY, StoredPlan, mode_word, of_open_incidents, of_span};
 
 mod step;
 mod stored;

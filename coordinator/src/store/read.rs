@@ -3,13 +3,14 @@
 //!
 //! - [`now`]: how things stand. [`incident`]: what happened. [`path`]: which way packets take.
 //!   [`plan`]: what was done.
-//! - [`counts`]: numbers for `/metrics`.
+//! - [`counts`]: numbers for `/metrics`. [`replay`]: what really happened, beside the log.
 
 pub mod counts;
 pub mod incident;
 pub mod now;
 pub mod path;
 pub mod plan;
+pub mod replay;
 
 #[cfg(test)]
 mod tests {

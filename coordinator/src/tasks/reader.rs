@@ -1,23 +1,16 @@
 //! Reads the log of observations and folds it into the state that judging reads.
 
-use std::time::Duration;
-
 use parallax_decide::fold::Fold;
 use parallax_decide::time::Timestamp;
 use parallax_decide::topology::{Policy, Topology};
 use sqlx::PgConnection;
 
+use crate::judging::{self, PAGE_MAX};
 use crate::store::StoreError;
 use crate::store::log::{Position, observations_after, set_aside};
 
-/// Observations read at once.
-const PAGE_MAX: i64 = 2000;
-
 /// Pages read in one tick; when there are more, nothing is judged before they are read as well.
 const PAGES_MAX: usize = 25;
-
-/// Added to what judging can look back to, when the state is rebuilt.
-const REBUILD_MARGIN: Duration = Duration::from_secs(60);
 
 /// A place in the log and what was folded up to there.
 pub(crate) struct Reader {
@@ -28,10 +21,8 @@ pub(crate) struct Reader {
 impl Reader {
     /// Starts so far back that everything that can still matter is read again.
     pub(crate) fn new(policy: &Policy, now: Timestamp) -> Self {
-        Self {
-            fold: Fold::listening_since(now),
-            position: Position::since(now.minus(policy.looks_back() + REBUILD_MARGIN)),
-        }
+        let (fold, position) = judging::begin(policy, now, now);
+        Self { fold, position }
     }
 
     /// The state that judging reads.
@@ -47,9 +38,7 @@ impl Reader {
     ) -> Result<bool, StoreError> {
         for _ in 0..PAGES_MAX {
             let page = observations_after(connection, self.position, PAGE_MAX).await?;
-            for observation in &page.observations {
-                self.fold.apply(topology, observation);
-            }
+            judging::fold(&mut self.fold, topology, &page);
             if let Some(first) = page.unreadable.first() {
                 let (count, id) = (page.unreadable.len(), first.id.0);
                 tracing::error!(count, id, why = %first.why, "rows of the log cannot be read; they decide nothing");

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use parallax_decide::finding;
 use parallax_decide::incident::{Book, IncidentId, Open, Transition};
 use parallax_decide::names::{NodeName, ServiceName};
 use sqlx::PgConnection;
 
 use super::moment::Moment;
+use crate::judging::follow;
 use crate::store::{StoreError, incident};
 
 /// The open incidents.
@@ -33,10 +33,9 @@ impl Steward {
         moment: &Moment<'_>,
         serving: &BTreeMap<ServiceName, NodeName>,
     ) -> Result<bool, StoreError> {
-        let findings = finding::compare(moment.topology, moment.judgement, serving);
         let in_force: BTreeSet<IncidentId> =
             moment.plans.iter().map(|stored| &stored.record).filter(|r| r.holds_open()).map(|r| r.incident).collect();
-        let transitions = self.book.step(moment.topology, moment.judgement, &findings, serving, &in_force);
+        let transitions = follow(&mut self.book, moment.topology, moment.judgement, serving, &in_force);
         let changed = !transitions.is_empty();
         for transition in transitions {
             let mut transaction = moment.begin().await?;

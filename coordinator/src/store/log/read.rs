@@ -95,9 +95,10 @@ pub async fn observations_after(
 ) -> Result<Page, StoreError> {
     let rows = sqlx::query_as!(
         Row,
-        r#"select o.id, o.received_at, o.observed_at, v.name as vantage, o.purpose, o.kind, o.subject, o.resolver,
-                  o.family, o.address as "address: IpAddr", o.port, o.outcome, o.stage,
-                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected, o.late,
+        r#"select o.id as "id!", o.received_at as "received_at!", o.at as "observed_at!", o.vantage as "vantage!",
+                  o.purpose as "purpose!", o.kind as "kind!", o.subject as "subject!", o.resolver,
+                  o.family, o.address as "address: IpAddr", o.port, o.outcome as "outcome!", o.stage,
+                  o.addresses as "addresses: Vec<IpAddr>", o.ttl_s, o.attempts, o.attempts_connected, o.late as "late!",
                   case when o.kind in ('endpoint_check', 'path', 'loss', 'missed') then o.detail
                        when o.kind = 'control_check' then jsonb_build_object('clock_offset_ms', o.detail -> 'clock_offset_ms',
                             'failures', o.detail -> 'failures', 'checks', o.detail -> 'checks')
@@ -106,7 +107,7 @@ pub async fn observations_after(
                             'flags', o.detail -> 'reply' -> 'flags', 'validation', o.detail -> 'validation',
                             'second', o.detail @? '$.odd_replies[*] ? (@.kind == "different")')
                   end as detail
-           from observation o join vantage v on v.id = o.vantage_id
+           from v_observation o
            where o.id > $1 and o.received_at >= $2 and (not o.late or o.kind = 'control_check')
            order by o.id
            limit $3"#,

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::step::Step;
-use crate::store::{StoreError, timestamp};
+use crate::store::{StoreError, offset, timestamp};
 
 /// What stands in `approved_by` when the policy lets automation act.
 pub const APPROVED_BY_POLICY: &str = "policy";
@@ -111,6 +111,42 @@ pub async fn of_open_incidents(connection: &mut PgConnection) -> Result<Vec<Stor
            order by p.id"#,
         Step::Renewed.word(),
         Step::ProofFailed.word()
+    )
+    .fetch_all(connection)
+    .await?
+    .into_iter()
+    .map(StoredPlan::try_from)
+    .collect()
+}
+
+/// Plans one replay reads.
+pub const PLANS_OF_SPAN_MAX: i64 = 20_000;
+
+/// Plans made between two times, and those of these incidents whenever they were made, oldest first. From views alone.
+///
+/// # Errors
+/// When the database refuses, or a row holds what this version cannot read.
+pub async fn of_span(
+    connection: &mut PgConnection,
+    incidents: &[IncidentId],
+    from: Timestamp,
+    to: Timestamp,
+) -> Result<Vec<StoredPlan>, StoreError> {
+    let incidents: Vec<i64> = incidents.iter().map(|id| id.0).collect();
+    sqlx::query_as!(
+        Row,
+        r#"select id as "id!", incident_id as "incident_id!", epoch as "epoch!", created_at as "created_at!",
+                  expires_at as "expires_at!", purpose as "purpose!", undoes, driver as "driver!", vantage,
+                  subject as "subject!", change as "change!: Value", reason as "reason!: Value", mode as "mode!",
+                  approved_by, status as "status!", applied_at, verified_at, null::timestamptz as renewed_at,
+                  false as "proof_failed!"
+           from v_plan
+           where created_at <= $3 and (created_at >= $2 or incident_id = any($1))
+           order by id limit $4"#,
+        &incidents,
+        offset(from),
+        offset(to),
+        PLANS_OF_SPAN_MAX
     )
     .fetch_all(connection)
     .await?

@@ -66,7 +66,7 @@ insert into answer_epoch (vantage_id, subject, resolver, family, began_at, last_
     values (1, 'cdnjs.cloudflare.com', 'live', 4, now(), now(), 'answered', '{8.6.112.0,8.47.69.0}', 1);
 insert into history_position (observation_id, received_at, hour) values (2, now(), date_trunc('hour', now()));
 insert into upkeep (what, ran_at, behind_s) values ('days', now(), 0);
-insert into config_version (sha256, content, named) values (sha256('{}'), '{}', '{}');
+insert into config_version (sha256, content, named, topology) values (sha256('{}'), '{}', '{}', '{}');
 insert into config_in_force (number, coordinator, host, how, by)
     values (1, '00000000-0000-0000-0000-00000000000b', 'c-1', 'start', 'parallax');
 insert into config_reload (coordinator, host, how, number)
