@@ -9,6 +9,7 @@ use parallax_decide::fold::Fold;
 use parallax_decide::incident::{Book, IncidentId, Transition};
 use parallax_decide::judge::Judgement;
 use parallax_decide::names::{NodeName, ServiceName};
+use parallax_decide::plan::Record;
 use parallax_decide::time::Timestamp;
 use parallax_decide::topology::{Policy, Topology};
 
@@ -52,4 +53,22 @@ pub fn follow(
 ) -> Vec<Transition> {
     let findings = finding::compare(topology, judgement, serving);
     book.step(topology, judgement, &findings, serving, in_force)
+}
+
+/// The node that each record points to, where it is exactly one of the service's.
+#[must_use]
+pub fn serving(topology: &Topology, records: &BTreeMap<ServiceName, Record>) -> BTreeMap<ServiceName, NodeName> {
+    let mut serving = BTreeMap::new();
+    for (name, service) in &topology.services {
+        let Some(Record::Found(addresses)) = records.get(name) else { continue };
+        let mut nodes = std::iter::once(&service.native).chain(&service.fallbacks);
+        let node = nodes.find(|node| {
+            let address = topology.nodes.get(*node).map(|node| node.address);
+            addresses.as_set().len() == 1 && address.is_some_and(|address| addresses.as_set().contains(&address))
+        });
+        if let Some(node) = node {
+            serving.insert(name.clone(), node.clone());
+        }
+    }
+    serving
 }

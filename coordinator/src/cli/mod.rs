@@ -5,6 +5,7 @@
 //!   who vouches for them; [`who`]: who did it.
 //! - [`matrix`], [`incidents`], [`explain`], [`failover`] show what the page shows; [`reading`] is
 //!   what they share.
+//! - [`replay`] runs the stored log once more, [`progress`] says how far it is; [`when`] reads moments.
 //! - [`migrate`] brings the schema up to date, [`move_database`] leaves the embedded database.
 //! - [`completions`] is for shells.
 //! - [`database`] finds the database of a reading command, [`local`] asks the coordinator of this machine.
@@ -31,12 +32,15 @@ pub mod local;
 pub mod matrix;
 pub mod migrate;
 pub mod move_database;
+pub mod progress;
 pub mod reading;
+pub mod replay;
 pub mod serve;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod token;
 pub mod vantage;
+pub mod when;
 pub mod who;
 
 /// DNS and node failover with evidence: measures from many places, compares, and acts with care.
@@ -111,6 +115,8 @@ pub enum Command {
     /// Why something is so: the conclusion, its evidence, what was done, how to check by hand.
     #[command(subcommand)]
     Explain(explain::ExplainCommand),
+    /// Run the stored log once more, beside what really happened; or rehearse another policy on it. Writes nothing.
+    Replay(replay::Replay),
     /// What services serve now; stop every write, or allow it again.
     #[command(subcommand)]
     Failover(failover::FailoverCommand),
@@ -177,6 +183,7 @@ pub fn run(mut cli: Cli) -> Result<(), Failure> {
         Command::Matrix(command) => runtime()?.block_on(matrix::run(command, &cli.global)),
         Command::Incidents(command) => runtime()?.block_on(incidents::run(command, &cli.global)),
         Command::Explain(command) => runtime()?.block_on(explain::run(command, &cli.global)),
+        Command::Replay(command) => runtime()?.block_on(replay::run(command, &cli.global)),
         Command::Completions(command) => completions::run(command, &cli.global),
         Command::Failover(command) => runtime()?.block_on(failover::run(command, &cli.global)),
     }

@@ -48,6 +48,16 @@ pub async fn connect(database: &Database) -> Result<PgConnection, Failure> {
     })
 }
 
+/// The same for a command that must not change anything: the server itself refuses every write of the session.
+///
+/// # Errors
+/// Exit code 5 when the database cannot be reached.
+pub async fn connect_to_read(database: &Database) -> Result<PgConnection, Failure> {
+    let mut connection = connect(database).await?;
+    crate::store::read_only(&mut connection).await.map_err(failed)?;
+    Ok(connection)
+}
+
 /// What a failed read or write means for the command.
 #[must_use]
 pub fn failed(error: StoreError) -> Failure {

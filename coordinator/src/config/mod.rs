@@ -4,7 +4,7 @@
 //! - [`check`], [`resolvers`] with [`doh`], [`canaries`], [`controls`], [`services`] and [`identity`]: from written to meant;
 //!   [`spelling`]: addresses and URLs; [`retain`], [`embedded`]: how long what is kept, and in how much room; [`error`]: faults with line and column.
 //! - [`builtin`]: the default and the example. [`show`]: what is in force; [`diff`]: what another one would change.
-//! - [`schema`]: the format for editors.
+//! - [`schema`]: the format for editors. [`rehearsal`]: the policy of a rehearsal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -31,6 +31,7 @@ pub mod error;
 pub mod file;
 pub mod identity;
 pub mod policy;
+pub mod rehearsal;
 pub mod resolvers;
 pub mod retain;
 pub mod schema;
@@ -89,21 +90,7 @@ impl Config {
     /// Every fault of the file with its place.
     pub fn load(path: Option<&Path>) -> Result<Self, Faults> {
         let Some(path) = path else { return Self::parse(builtin::DEFAULT, "built-in default") };
-        let file = path.display().to_string();
-        let whole = |message: String| Faults {
-            file: file.clone(),
-            faults: vec![error::Fault { line: 0, column: 0, message }],
-            text: String::new(),
-        };
-        let unreadable = |error: std::io::Error| whole(format!("cannot be read: {error}"));
-        let mut text = String::new();
-        // Not by its size beforehand: a device or a pipe has none.
-        let opened = std::fs::File::open(path).map_err(unreadable)?;
-        let read = opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if u64::try_from(read).is_ok_and(|read| read > FILE_BYTES_MAX) {
-            return Err(whole(format!("has more than {FILE_BYTES_MAX} bytes, the most that are read")));
-        }
-        Self::parse(&text, &file)
+        Self::parse(&read_file(path)?, &path.display().to_string())
     }
 
     /// Reads a text; `file` is its name in messages.
@@ -118,6 +105,24 @@ impl Config {
         config.warnings = (!doubts.is_empty()).then(|| faults(doubts));
         Ok(config)
     }
+}
+
+/// The text of a file, if it is one of at most [`FILE_BYTES_MAX`].
+fn read_file(path: &Path) -> Result<String, Faults> {
+    let whole = |message: String| Faults {
+        file: path.display().to_string(),
+        faults: vec![error::Fault { line: 0, column: 0, message }],
+        text: String::new(),
+    };
+    let unreadable = |error: std::io::Error| whole(format!("cannot be read: {error}"));
+    let mut text = String::new();
+    // Not by its size beforehand: a device or a pipe has none.
+    let opened = std::fs::File::open(path).map_err(unreadable)?;
+    let read = opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if u64::try_from(read).is_ok_and(|read| read > FILE_BYTES_MAX) {
+        return Err(whole(format!("has more than {FILE_BYTES_MAX} bytes, the most that are read")));
+    }
+    Ok(text)
 }
 
 /// Where the coordinator listens.

@@ -72,6 +72,18 @@ impl Zone {
         TimeZone::posix(rule).ok().map(Self)
     }
 
+    /// Reads `2026-10-26 14:02`, `2026-10-26T14:02:10`, `2026-10-26` (its begin), all in this zone, or
+    /// `2026-10-26T11:02:10Z`, which brings its own. None when it is no such moment.
+    #[must_use]
+    pub fn read(&self, text: &str) -> Option<Timestamp> {
+        let text = text.trim();
+        if let Ok(moment) = text.parse::<jiff::Timestamp>() {
+            return Some(Timestamp(moment.as_millisecond()));
+        }
+        let civil = text.parse::<jiff::civil::DateTime>().ok()?;
+        Some(Timestamp(self.0.to_timestamp(civil).ok()?.as_millisecond()))
+    }
+
     /// `2026-10-26 14:02:10 MSK`.
     #[must_use]
     pub fn date_time(&self, at: Timestamp) -> String {
@@ -182,6 +194,24 @@ mod tests {
         }
         for (us, text) in [(400, "0.4 ms"), (38_900, "38 ms"), (3_004_000, "3.0 s"), (-1, "0.0 ms")] {
             assert_eq!(measured(us), text);
+        }
+    }
+
+    #[test]
+    fn a_moment_is_read_in_the_zone_of_the_reader_unless_it_brings_its_own() {
+        let moscow = Zone::posix("MSK-3").unwrap();
+        let minute = |zone: &Zone, text: &str| zone.read(text).map(|at| At(at).iso());
+        for (text, read) in [
+            ("2026-10-26 14:02", "2026-10-26T11:02:00.000Z"),
+            ("2026-10-26T14:02:10", "2026-10-26T11:02:10.000Z"),
+            ("2026-10-26", "2026-10-25T21:00:00.000Z"),
+            ("2026-10-26T11:02:10Z", "2026-10-26T11:02:10.000Z"),
+            ("2026-10-26T11:02:10.123+02:00", "2026-10-26T09:02:10.123Z"),
+        ] {
+            assert_eq!(minute(&moscow, text).as_deref(), Some(read), "{text}");
+        }
+        for wrong in ["", "yesterday", "14:02", "2026-13-01", "-1d"] {
+            assert_eq!(minute(&moscow, wrong), None, "{wrong}");
         }
     }
 

@@ -40,7 +40,7 @@ impl Style {
     }
 
     /// Colours of the page as near as a terminal has them.
-    fn paint(&self, state: State, text: &str) -> String {
+    pub(crate) fn paint(&self, state: State, text: &str) -> String {
         if !self.colour {
             return text.to_owned();
         }
@@ -350,7 +350,7 @@ pub fn failover(failover: &Failover, style: &Style) -> String {
     out
 }
 
-fn paragraphs(out: &mut String, label: &str, items: impl IntoIterator<Item = String>) {
+pub(crate) fn paragraphs(out: &mut String, label: &str, items: impl IntoIterator<Item = String>) {
     let mut label = label;
     for item in items {
         paragraph(out, label, &item);
@@ -368,7 +368,7 @@ fn rows(out: &mut String, label: &str, items: impl IntoIterator<Item = (String, 
 }
 
 /// A labelled paragraph, wrapped, with a hanging indent.
-fn paragraph(out: &mut String, label: &str, text: &str) {
+pub(crate) fn paragraph(out: &mut String, label: &str, text: &str) {
     row_of(out, label, "", text, 2);
 }
 

@@ -215,6 +215,17 @@ pub async fn begin_bounded(
     Ok(transaction)
 }
 
+/// Has the server refuse every write of this session from now on.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn read_only(connection: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query_scalar!(r#"select set_config('default_transaction_read_only', 'on', false) as "set!""#)
+        .fetch_one(connection)
+        .await?;
+    Ok(())
+}
+
 /// The database's clock.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use parallax_decide::change::{Change, Standing};
-use parallax_decide::names::{Addresses, DomainName, DriverName, NodeName, ServiceName, VantageName};
+use parallax_decide::names::{Addresses, DomainName, DriverName, ServiceName, VantageName};
 use parallax_decide::plan::{Plan, Record};
 use parallax_decide::time::Timestamp;
 use parallax_decide::topology::Topology;
@@ -189,21 +189,4 @@ fn services(topology: &Topology) -> impl Iterator<Item = (&ServiceName, Spot)> {
     topology.services.iter().map(|(name, service)| {
         (name, Spot { driver: service.driver.clone(), vantage: None, name: service.hostname.clone() })
     })
-}
-
-/// The node that each record points to, where it is exactly one of the service's.
-pub(crate) fn serving(topology: &Topology, records: &BTreeMap<ServiceName, Record>) -> BTreeMap<ServiceName, NodeName> {
-    let mut serving = BTreeMap::new();
-    for (name, service) in &topology.services {
-        let Some(Record::Found(addresses)) = records.get(name) else { continue };
-        let mut nodes = std::iter::once(&service.native).chain(&service.fallbacks);
-        let node = nodes.find(|node| {
-            let address = topology.nodes.get(*node).map(|node| node.address);
-            addresses.as_set().len() == 1 && address.is_some_and(|address| addresses.as_set().contains(&address))
-        });
-        if let Some(node) = node {
-            serving.insert(name.clone(), node.clone());
-        }
-    }
-    serving
 }

@@ -8,8 +8,10 @@ mod brakes;
 mod clocks;
 mod played;
 mod postmortem;
+mod replayed;
 mod stories;
 mod troubles;
+mod typed;
 mod world;
 
 /// One remedy and its return, both proven.

@@ -120,7 +120,7 @@ pub async fn of_open_incidents(connection: &mut PgConnection) -> Result<Vec<Stor
 }
 
 /// Plans one replay reads.
-pub const PLANS_OF_SPAN_MAX: i64 = 20_000;
+const PLANS_OF_SPAN_MAX: i64 = 20_000;
 
 /// Plans made between two times, and those of these incidents whenever they were made, oldest first. From views alone.
 ///

@@ -114,6 +114,20 @@ pub struct Really {
     pub findings: Vec<(Timestamp, Finding)>,
 }
 
+impl Really {
+    /// Whether it was open at a moment.
+    #[must_use]
+    pub fn open_at(&self, moment: Timestamp) -> bool {
+        self.opened_at <= moment && self.closed_at.is_none_or(|closed| closed >= moment)
+    }
+
+    /// Its finding as it was stored last until a moment.
+    #[must_use]
+    pub fn finding_at(&self, moment: Timestamp) -> Option<&Finding> {
+        self.findings.iter().rev().find(|(at, _)| *at <= moment).map(|(_, finding)| finding)
+    }
+}
+
 /// Incidents that were open between two times, oldest first.
 ///
 /// # Errors
@@ -166,10 +180,7 @@ pub async fn incidents(
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn ended(
-    connection: &mut PgConnection,
-    plans: &[PlanId],
-) -> Result<BTreeMap<PlanId, Timestamp>, StoreError> {
+pub async fn ended(connection: &mut PgConnection, plans: &[PlanId]) -> Result<BTreeMap<PlanId, Timestamp>, StoreError> {
     let ids: Vec<i64> = plans.iter().map(|id| id.0).collect();
     let rows = sqlx::query!(
         r#"select plan_id as "plan_id!", max(at) as "at!" from v_timeline
