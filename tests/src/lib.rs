@@ -9,6 +9,7 @@
 pub mod bench;
 pub mod clock;
 pub mod demo;
+pub mod detection;
 pub mod lab;
 pub mod outer;
 pub mod page;

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use parallax_tests::bench;
 use parallax_tests::demo::chaos::Blow;
 use parallax_tests::demo::{self, Script};
+use parallax_tests::detection::{self, DetectionOptions};
 use parallax_tests::lab::coordinators::Setting;
 use parallax_tests::lab::enter::{self, Decision};
 use parallax_tests::lab::layout::Kind;
@@ -32,6 +33,18 @@ enum Command {
     Demo(DemoOptions),
     /// Start the lab's network and servers and check who reaches what.
     World(WorldOptions),
+    /// Measure how long detection takes on real sockets (P11).
+    Detection {
+        /// What to measure.
+        #[command(flatten)]
+        options: DetectionOptions,
+        /// The world that it is in, when already inside.
+        #[arg(long, value_enum, requires = "inside", hide = true)]
+        world: Option<Wanted>,
+        /// Directory of the run, when already inside.
+        #[arg(long, hide = true)]
+        inside: Option<PathBuf>,
+    },
     /// Measure what the agent costs.
     Bench {
         /// What to measure.
@@ -136,6 +149,7 @@ async fn run_async(command: Command) -> Result<u8> {
     match command {
         Command::Demo(options) => demo(options).await,
         Command::World(options) => world(options).await,
+        Command::Detection { options, world: _, inside } => detect(options, inside).await,
         Command::Bench { what, world: _, inside } => measure(what, inside).await,
         Command::Web(options) => web::serve(options).await.map(|()| 0),
         Command::Look(options) => {
@@ -181,6 +195,30 @@ async fn measure(what: bench::What, inside: Option<PathBuf>) -> Result<u8> {
             Ok(INTERRUPTED)
         }
         ended = bench::run(what, &directory) => ended.map(|()| 0),
+    }
+}
+
+/// In namespaces always: on loopback silence is made otherwise.
+async fn detect(options: DetectionOptions, inside: Option<PathBuf>) -> Result<u8> {
+    let Some(directory) = inside else {
+        let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        return outer::run(&decide(Wanted::Namespaces)?, &arguments, None, false).await;
+    };
+    let mut fleet = None;
+    let told = tokio::select! {
+        () = outer::told_to_stop() => None,
+        measured = detection::run(&options, &directory, &mut fleet) => Some(measured),
+    };
+    // Postgres is stopped in order whatever was measured.
+    if let Some(fleet) = &mut fleet {
+        fleet.stop().await?;
+    }
+    match told {
+        Some(measured) => measured.map(|()| 0),
+        None => {
+            outer::remove(&directory);
+            Ok(INTERRUPTED)
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use parallax_tests::demo::rows;
 use parallax_tests::demo::stage::{Stage, Timeline};
 use parallax_tests::lab::atlas::{Place, VANTAGES, node};
 use parallax_tests::lab::certs::host_name;
+use parallax_tests::lab::configuration::Stance;
 use parallax_tests::lab::coordinators::Setting;
 use parallax_tests::lab::fleet::Fleet;
 use parallax_tests::lab::layout::Kind;
@@ -72,7 +73,7 @@ async fn b95_d_after_a_restore_and_with_a_database_made_anew_nothing_is_written_
     building::ours(Path::new(env!("CARGO_BIN_EXE_parallax-lab")), "parallax").unwrap();
     let folder = RunDir::create().unwrap();
     let world = World::start(Kind::Loopback, folder.path()).await.unwrap();
-    let mut fleet = Fleet::start(&world, Setting::One, |_, _| {}).await.unwrap();
+    let mut fleet = Fleet::start(&world, Setting::One, Stance::ACTING, |_, _| {}).await.unwrap();
     let mut stage = Stage::new(world, &mut fleet, Timeline::start(true), Vec::new(), now()).await.unwrap();
     let socket = stage.fleet.state().join("pg/socket");
     stage.all_usable().await.unwrap();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use sqlx::{AssertSqlSafe, PgPool};
 
-use super::figure::{Figure, median};
+use super::figure::{Figure, median, p95};
 use super::fleet::facts::{CANARIES, CONTROLS, RESOLVERS};
 use super::fleet::vantage;
 use super::installation::Installation;
@@ -119,13 +119,6 @@ pub async fn figures(binary: &Path, directory: &Path, long: Duration) -> Result<
     database.close().await;
     installation.stop().await?;
     Ok(figures)
-}
-
-/// What 95 of 100 do not exceed; none of nothing.
-fn p95(all: &[f64]) -> Option<f64> {
-    let mut sorted = all.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get((sorted.len() * 95).div_ceil(100).checked_sub(1)?).copied()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
@@ -297,17 +290,4 @@ async fn prepare(database: &PgPool) -> Result<()> {
     sqlx::query("create unique index on bench_fact (n)").execute(database).await?;
     sqlx::query("analyze bench_fact").execute(database).await?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn p95_is_a_value_that_was_measured() {
-        assert_eq!(p95(&[]), None);
-        assert_eq!(p95(&[7.0]), Some(7.0));
-        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
-        assert_eq!(p95(&hundred), Some(95.0));
-    }
 }

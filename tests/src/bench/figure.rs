@@ -112,6 +112,14 @@ impl fmt::Display for Figure {
     }
 }
 
+/// What 95 of 100 do not exceed; none of nothing.
+#[must_use]
+pub fn p95(all: &[f64]) -> Option<f64> {
+    let mut sorted = all.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get((sorted.len() * 95).div_ceil(100).checked_sub(1)?).copied()
+}
+
 /// The median; none of nothing.
 #[must_use]
 pub fn median(runs: &[f64]) -> Option<f64> {
@@ -160,6 +168,14 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn p95_is_a_value_that_was_measured() {
+        assert_eq!(p95(&[]), None);
+        assert_eq!(p95(&[7.0]), Some(7.0));
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(p95(&hundred), Some(95.0));
+    }
 
     #[test]
     fn a_line_says_value_goal_verdict_runs_and_peer() {

@@ -22,6 +22,7 @@ use anyhow::{Context, Result, bail};
 use self::chaos::Blow;
 use self::report::Report;
 use self::stage::Stage;
+use crate::lab::configuration::Stance;
 use crate::lab::coordinators::Setting;
 use crate::lab::fleet::Fleet;
 use crate::lab::layout::Kind;
@@ -54,7 +55,8 @@ pub async fn run(script: &Script, directory: &Path, fleet_slot: &mut Option<Flee
     timeline.part("lab", "BIND, dnsdist, three Unbounds, six TLS web servers: answering");
     // The database's first start is part of what a newcomer waits for.
     let begun = crate::clock::now();
-    let fleet = Fleet::start(&world, script.coordinators, |part, what| timeline.part(part, &what)).await?;
+    let fleet =
+        Fleet::start(&world, script.coordinators, Stance::ACTING, |part, what| timeline.part(part, &what)).await?;
     // A cluster's is not: it is there before.
     let started = if script.coordinators == Setting::One { begun } else { crate::clock::now() };
     timeline.part("page", &format!("http://127.0.0.1:{}", script.port));

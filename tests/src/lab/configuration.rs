@@ -29,15 +29,30 @@ pub fn owner_file(ground: &Ground, place: Place) -> String {
     file
 }
 
+/// What a coordinator of the lab may do, and how patient it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stance {
+    /// Lines of its file: `policy` and what goes over it.
+    pub policy: &'static str,
+    /// Mode of its drivers, services and pins.
+    pub mode: &'static str,
+}
+
+impl Stance {
+    /// That of the demo.
+    pub const ACTING: Self = Self { policy: "policy: fast", mode: "act" };
+}
+
 /// A coordinator's `parallax.yaml`, of the first or the second: the vantages, resolvers, names, machines and services of both field cases.
 #[must_use]
-pub fn coordinator_file(ground: &Ground, tsig_secret_file: &Path, number: usize) -> String {
+pub fn coordinator_file(ground: &Ground, tsig_secret_file: &Path, number: usize, stance: Stance) -> String {
+    let Stance { policy, mode } = stance;
     let mut file = format!(
         r#"version: 1
 listen: {{ web: "unix:{web}", grpc: "{grpc}" }}
-policy: fast
+{policy}
 vantages:
-  - {{ name: branch-kazan, labels: {{ site: kazan, isp: rt, region: ru }}, failure_domain: isp-rt, upstream: doh-cf, pin: {{ driver: pin, mode: act }} }}
+  - {{ name: branch-kazan, labels: {{ site: kazan, isp: rt, region: ru }}, failure_domain: isp-rt, upstream: doh-cf, pin: {{ driver: pin, mode: {mode} }} }}
   - {{ name: wan-gw, labels: {{ site: hq, role: gateway, region: ru }}, failure_domain: isp-hq, upstream: doh-cf }}
   - {{ name: de-fra, labels: {{ site: fra, role: reference, region: eu }}, failure_domain: isp-fra, upstream: doh-cf }}
 resolvers:
@@ -75,12 +90,12 @@ resolvers:
         let (name, hostname, [first, second]) = (node.name, host_name(node.name), node.fallbacks);
         let _ = writeln!(
             file,
-            "  - {{ name: {name}, hostname: {hostname}, ttl_s: {TTL_S}, native: {name}, fallbacks: [{first}, {second}], driver: auth, mode: act }}"
+            "  - {{ name: {name}, hostname: {hostname}, ttl_s: {TTL_S}, native: {name}, fallbacks: [{first}, {second}], driver: auth, mode: {mode} }}"
         );
     }
     let _ = writeln!(
         file,
-        "drivers:\n  auth: {{ kind: rfc2136, mode: act, server: \"{}\", zone: {ZONE}, tsig_name: {TSIG_NAME}, tsig_algorithm: hmac-sha256, tsig_secret_file: {} }}",
+        "drivers:\n  auth: {{ kind: rfc2136, mode: {mode}, server: \"{}\", zone: {ZONE}, tsig_name: {TSIG_NAME}, tsig_algorithm: hmac-sha256, tsig_secret_file: {} }}",
         ground.layout.authority(),
         tsig_secret_file.display(),
     );

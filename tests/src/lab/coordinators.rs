@@ -10,7 +10,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::atlas::Place;
-use super::configuration::coordinator_file;
+use super::configuration::{Stance, coordinator_file};
 use super::database::{Database, Gate};
 use super::patroni::Patroni;
 use super::process::{self, Process};
@@ -82,12 +82,13 @@ impl Coordinators {
     ///
     /// # Errors
     /// The configuration is refused, or one does not come up.
-    pub async fn start(ground: &Ground, setting: Setting) -> Result<Self> {
+    pub async fn start(ground: &Ground, setting: Setting, stance: Stance) -> Result<Self> {
         let count = setting.coordinators();
         write_private(&tsig_file(ground), &ground.tsig_secret)?;
         let parallax = programs::ours("parallax")?;
         for number in 0..count {
-            write_private(&configuration_file(ground, number), &coordinator_file(ground, &tsig_file(ground), number))?;
+            let file = coordinator_file(ground, &tsig_file(ground), number, stance);
+            write_private(&configuration_file(ground, number), &file)?;
             passable(&state(ground, number))?;
         }
         let file = configuration_file(ground, 0);

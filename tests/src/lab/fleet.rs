@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use sqlx::PgPool;
 
 use super::atlas::{Place, VANTAGES};
-use super::configuration::owner_file;
+use super::configuration::{Stance, owner_file};
 use super::coordinators::{self, Coordinators, Setting};
 use super::process::{self, Process};
 use super::programs;
@@ -34,9 +34,14 @@ impl Fleet {
     ///
     /// # Errors
     /// A program is not built, or does not come up.
-    pub async fn start(world: &World, setting: Setting, mut on: impl FnMut(&str, String)) -> Result<Self> {
+    pub async fn start(
+        world: &World,
+        setting: Setting,
+        stance: Stance,
+        mut on: impl FnMut(&str, String),
+    ) -> Result<Self> {
         let ground = &world.ground;
-        let (coordinators, count) = (Coordinators::start(ground, setting).await?, setting.coordinators());
+        let (coordinators, count) = (Coordinators::start(ground, setting, stance).await?, setting.coordinators());
         let where_to = (0..count).map(|n| ground.layout.grpc(n).to_string()).collect::<Vec<_>>().join(",");
         let database = if count == 1 { "its own PostgreSQL (socket only)" } else { "one PostgreSQL" };
         on("coordinator", format!("agents at {where_to} (mutual TLS), {database}"));
