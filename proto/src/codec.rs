@@ -7,8 +7,11 @@ use prost::Message;
 use tonic::codec::{BufferSettings, Codec};
 use tonic_prost::{ProstDecoder, ProstEncoder};
 
-/// What a buffer has at first; larger messages make it grow.
-const BUFFER_BYTES: usize = 256;
+/// What a buffer for sending has at first; larger messages make it grow.
+const SENT_BYTES: usize = 256;
+
+/// What a buffer for receiving has at first: nothing, and then what the first message takes.
+const RECEIVED_BYTES: usize = 0;
 
 /// Messages that are ready together are sent together up to this size.
 const YIELD_BYTES: usize = 16 << 10;
@@ -34,10 +37,10 @@ where
     type Decoder = ProstDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstEncoder::new(BufferSettings::new(BUFFER_BYTES, YIELD_BYTES))
+        ProstEncoder::new(BufferSettings::new(SENT_BYTES, YIELD_BYTES))
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        ProstDecoder::new(BufferSettings::new(BUFFER_BYTES, YIELD_BYTES))
+        ProstDecoder::new(BufferSettings::new(RECEIVED_BYTES, YIELD_BYTES))
     }
 }

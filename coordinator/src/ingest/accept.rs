@@ -61,13 +61,14 @@ pub struct Peer {
 #[derive(Debug)]
 pub struct Connection {
     stream: Records,
-    pub(super) peer: Peer,
+    /// Kept once: the connection, what serves it and its stream all ask for it.
+    pub(super) peer: Arc<Peer>,
     /// Notes that something came.
     pub(super) heard: Heard,
     /// When it ends; none while a stream of it has greeted.
     end: Option<Pin<Box<Sleep>>>,
     /// Of one without a certificate.
-    _place: Option<Place>,
+    _place: Option<Box<Place>>,
 }
 
 /// Places for those without a certificate. Clones are the same one.
@@ -143,7 +144,7 @@ pub async fn run(
             match connection {
                 Ok(mut connection) if connection.peer.certificate.is_some() => {
                     let arriving = Arriving::new(leave);
-                    connection.peer.arriving = Some(arriving.clone());
+                    Arc::make_mut(&mut connection.peer).arriving = Some(arriving.clone());
                     // An error means that the server has ended; the connection ends with it.
                     let _ = sender.send(connection).await;
                     tokio::time::sleep(GREETING_MAX).await;
@@ -171,13 +172,13 @@ pub(super) async fn handshake(
     let heard = Heard::default();
     let chain = stream.peer_certificates().unwrap_or_default();
     let Some(certificate) = chain.first() else {
-        let place = strangers.enter(remote.ip())?;
-        let peer = Peer { certificate: None, remote, arriving: None };
-        return Ok(Connection { stream, peer, heard, end: end_after(STRANGER_LIFE), _place: Some(place) });
+        let place = Some(Box::new(strangers.enter(remote.ip())?));
+        let peer = Arc::new(Peer { certificate: None, remote, arriving: None });
+        return Ok(Connection { stream, peer, heard, end: end_after(STRANGER_LIFE), _place: place });
     };
     let mut presented = tls::presented(certificate).map_err(|why| format!("client certificate: {why}"))?;
     presented.authority_sha256 = held.bundle.vouching(chain);
-    let peer = Peer { certificate: Some(presented), remote, arriving: None };
+    let peer = Arc::new(Peer { certificate: Some(presented), remote, arriving: None });
     Ok(Connection { stream, peer, heard, end: end_after(UNSETTLED_LIFE), _place: None })
 }
 

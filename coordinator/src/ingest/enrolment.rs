@@ -253,7 +253,7 @@ impl<'a> Asked<'a> {
 }
 
 fn remote_of<T>(request: &Request<T>) -> Result<SocketAddr, Status> {
-    let peer = request.extensions().get::<Peer>();
+    let peer = request.extensions().get::<Arc<Peer>>();
     peer.map(|peer| peer.remote).ok_or_else(|| Status::internal("a call without a connection"))
 }
 

@@ -83,7 +83,8 @@ impl Leave {
 pub struct Arriving(Arc<Way>);
 
 struct Way {
-    leave: Mutex<Option<Leave>>,
+    /// Boxed: it is given up after a moment, and the way stays.
+    leave: Mutex<Option<Box<Leave>>>,
     /// Streams that have greeted and not ended.
     settled: AtomicUsize,
 }
@@ -106,7 +107,7 @@ impl std::fmt::Debug for Arriving {
 
 impl Arriving {
     pub(super) fn new(leave: Leave) -> Self {
-        Self(Arc::new(Way { leave: Mutex::new(Some(leave)), settled: AtomicUsize::new(0) }))
+        Self(Arc::new(Way { leave: Mutex::new(Some(Box::new(leave))), settled: AtomicUsize::new(0) }))
     }
 
     /// Its stream has greeted: it may stay as long as that lasts, and another may come in.
@@ -171,6 +172,10 @@ impl<T> Handshakes<T> {
             self.bucket.ready().await;
             self.close_old(monotonic());
             if let (Some(place), Some(one)) = (place, self.waiting.pop_back()) {
+                if self.waiting.is_empty() {
+                    // A burst of long ago must not be remembered in memory.
+                    self.waiting = VecDeque::new();
+                }
                 self.bucket.tokens -= 1.0;
                 let leave = Leave { _place: place, _source: one.source, needed: Arc::clone(&self.needed) };
                 return (one.connection, leave);

@@ -17,7 +17,6 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +46,6 @@ use crate::hub::{self, Arrival, OUTBOUND_MAX, Outbound};
 use crate::identity::keeper::Keeper;
 use crate::mailbox::{Receiver, Sender, mailbox};
 use crate::state::App;
-use crate::store::certificate::Presented;
 use crate::store::vantage::VantageId;
 use batch::UnderWay;
 use down::{DOWN_MAX, DownMessage};
@@ -102,7 +100,7 @@ impl v1::probe_server::Probe for Service {
         &self,
         request: Request<Streaming<v1::AgentMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let peer = request.extensions().get::<Peer>().cloned();
+        let peer = request.extensions().get::<Arc<Peer>>().cloned();
         let peer = peer.ok_or_else(|| Status::internal("a stream without an authenticated peer"))?;
         let presented = certificate(&peer)?;
         let vantage = admit(&self.app, &self.greetings, presented, peer.remote).await.inspect_err(|status| {
@@ -120,9 +118,7 @@ impl v1::probe_server::Probe for Service {
             vantage: vantage.name,
             id: vantage.vantage,
             orders: Orders::new(presented.name.clone()),
-            presented: presented.clone(),
-            remote: peer.remote,
-            arriving: peer.arriving.clone(),
+            peer: Arc::clone(&peer),
             speaks: 0,
             renewals: Renewals::default(),
         };
@@ -130,7 +126,7 @@ impl v1::probe_server::Probe for Service {
         // Both are used where they lie: what is moved once more is kept room for, and the stream lives for weeks.
         self.streams.spawn(async move {
             let ended = session.run(&mut inbound).await;
-            let (vantage, remote) = (&session.vantage, session.remote);
+            let (vantage, remote) = (&session.vantage, session.peer.remote);
             match ended {
                 Ok(()) => tracing::info!(%vantage, %remote, "stream ended"),
                 Err(status) => {
@@ -175,9 +171,8 @@ struct Session {
     /// Its name now; the certificate may still carry a former one.
     vantage: VantageName,
     id: VantageId,
-    presented: Presented,
-    remote: SocketAddr,
-    arriving: Option<Arriving>,
+    /// With a certificate: without one there is no stream.
+    peer: Arc<Peer>,
     orders: Orders,
     /// Version of the protocol that both know; 0 before the greeting.
     speaks: u32,
@@ -190,14 +185,15 @@ impl Session {
         // Boxed where it happens once: the state of a stream is kept for weeks, and there are thousands.
         let Opened { boot, mut trust, stands, place, settled: _settled, mut waiting } =
             Box::pin(self.open(&app, inbound)).await?;
-        let mut under_way: Option<UnderWay> = None;
+        // What is there only now and then is boxed as well.
+        let mut under_way: Option<Box<UnderWay>> = None;
         let mut queue: VecDeque<Held> = VecDeque::new();
-        let mut arriving: Option<(v1::AgentMessage, Room)> = None;
+        let mut arriving: Option<Box<(v1::AgentMessage, Room)>> = None;
         let mut open = true;
         loop {
             while under_way.is_none() {
                 match queue.pop_front() {
-                    Some(held) => under_way = self.take(held, boot),
+                    Some(held) => under_way = self.take(held, boot).map(Box::new),
                     None if open || arriving.is_some() => break,
                     None => return Ok(()),
                 }
@@ -211,7 +207,7 @@ impl Session {
             };
             let room = async {
                 match &mut arriving {
-                    Some((_, room)) => room.await,
+                    Some(arriving) => (&mut arriving.1).await,
                     None => std::future::pending().await,
                 }
             };
@@ -219,12 +215,13 @@ impl Session {
                 // In this order: an end first, and what the agent waits for before what it sends.
                 biased;
                 () = place.closed.cancelled() => return Err(replaced()),
-                () = stands.cut.cancelled() => return Err(cut_off(stands.why(), &self.vantage)),
-                () = self.shutdown.cancelled() => return Err(ending()),
+                () = stands.cut.cancelled() => {
+                    return Err(stands.why().map_or_else(ending, |why| cut_off(why, &self.vantage)));
+                }
                 stored = storing => {
                     stored.map_err(|why| not_stored(why, &self.vantage))?;
                     if let Some(done) = under_way.take() {
-                        Box::pin(self.answer(done)).await?;
+                        Box::pin(self.answer(*done)).await?;
                     }
                 }
                 changed = trust.changed() => {
@@ -233,7 +230,7 @@ impl Session {
                 }
                 share = room => {
                     let share = Some(share.map_err(busy)?);
-                    queue.extend(arriving.take().map(|(message, _)| Held { message, share }));
+                    queue.extend(arriving.take().map(|arriving| Held { message: arriving.0, share }));
                 }
                 message = waiting.recv() => match message {
                     Some(message) => Box::pin(self.send_outbound(*message)).await?,
@@ -242,10 +239,10 @@ impl Session {
                 message = inbound.message(), if reads => match message? {
                     Some(message) => {
                         place.seen();
-                        if let Some(message) = self.take_at_once(message).await? {
+                        if let Some(message) = Box::pin(self.take_at_once(message)).await? {
                             match self.share(&message) {
                                 Ok(share) => queue.push_back(Held { message, share }),
-                                Err(room) => arriving = Some((message, room)),
+                                Err(room) => arriving = Some(Box::new((message, room))),
                             }
                         }
                     }
@@ -271,15 +268,13 @@ impl Session {
         self.speaks = speaks;
         let trust = self.keeper.changes();
         // Before the database is asked how the vantage stands: a later revocation finds the stream here.
-        let stands = app.standing.enter(Stream {
-            vantage: self.id,
-            name: self.vantage.clone(),
-            key_sha256: self.presented.key_sha256,
-        });
+        let key_sha256 = certificate(&self.peer)?.key_sha256;
+        let stream = Stream { vantage: self.id, name: self.vantage.clone(), key_sha256 };
+        let stands = app.standing.enter(stream, &self.shutdown);
         let config = app.config.load_full();
         let assignment = self.greet(&hello).await?;
         let (outbound, waiting) = mailbox(OUTBOUND_MAX);
-        let arrival = Arrival { agent_version: hello.agent_version.clone(), boot, remote: self.remote };
+        let arrival = Arrival { agent_version: hello.agent_version.clone(), boot, remote: self.peer.remote };
         let place = app.hub.enter(&self.vantage, arrival, outbound);
         tracing::info!(vantage = %self.vantage, %boot, agent_version = hello.agent_version, "vantage connected");
         self.send_order(Order::Assignment(assignment), None).await?;
@@ -287,7 +282,7 @@ impl Session {
             // A reload in between found no stream here to send it to.
             self.send_assignment().await?;
         }
-        let settled = self.arriving.take().map(Arriving::settled);
+        let settled = self.peer.arriving.clone().map(Arriving::settled);
         self.send_first_trust().await?;
         Ok(Opened { boot, trust, stands, place, settled, waiting })
     }

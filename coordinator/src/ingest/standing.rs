@@ -56,16 +56,16 @@ pub struct Standing {
 pub struct Place<'a> {
     standing: &'a Standing,
     id: u64,
-    /// Ends when the stream must.
+    /// Ends when the stream must, by [`Standing::cut`] or because the coordinator ends.
     pub cut: CancellationToken,
     why: std::sync::Arc<OnceLock<Cut>>,
 }
 
 impl Standing {
-    /// Enters a stream.
-    pub fn enter(&self, stream: Stream) -> Place<'_> {
+    /// Enters a stream, which ends with `coordinator` at the latest.
+    pub fn enter(&self, stream: Stream, coordinator: &CancellationToken) -> Place<'_> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (cut, why) = (CancellationToken::new(), std::sync::Arc::default());
+        let (cut, why) = (coordinator.child_token(), std::sync::Arc::default());
         let entry = Entry { stream, cut: cut.clone(), why: std::sync::Arc::clone(&why) };
         lock(&self.streams).insert(id, entry);
         Place { standing: self, id, cut, why }
@@ -86,10 +86,10 @@ impl Standing {
 }
 
 impl Place<'_> {
-    /// Why it was cut.
+    /// Why it was cut; none: it was not, and if it must end, then because the coordinator does.
     #[must_use]
-    pub fn why(&self) -> Cut {
-        self.why.get().copied().unwrap_or(Cut::Revoked)
+    pub fn why(&self) -> Option<Cut> {
+        self.why.get().copied()
     }
 }
 
@@ -112,12 +112,15 @@ mod tests {
     fn a_stream_is_found_by_its_key_while_it_stands_and_is_told_why() {
         let standing = Standing::default();
         let stream = |key: u8| Stream { vantage: VantageId(1), name: "de-fra".parse().unwrap(), key_sha256: [key; 32] };
-        let (one, other) = (standing.enter(stream(1)), standing.enter(stream(2)));
+        let coordinator = CancellationToken::new();
+        let (one, other) = (standing.enter(stream(1), &coordinator), standing.enter(stream(2), &coordinator));
         let judge = |stream: &Stream| (stream.key_sha256 == [1; 32]).then_some(Cut::KeyRevoked);
         assert_eq!(standing.cut(judge), 1);
         assert_eq!(standing.cut(judge), 0, "once");
         assert!(one.cut.is_cancelled() && !other.cut.is_cancelled());
-        assert_eq!(one.why(), Cut::KeyRevoked);
+        assert_eq!((one.why(), other.why()), (Some(Cut::KeyRevoked), None));
+        coordinator.cancel();
+        assert!(other.cut.is_cancelled() && other.why().is_none(), "all end with the coordinator");
         drop((one, other));
         assert_eq!(standing.cut(|_| Some(Cut::Removed)), 0);
     }

@@ -192,11 +192,6 @@ impl Servers {
                 let between = Arc::clone(&on_connect);
                 Box::pin(async move { between.test(connection).await })
             })
-            .after_release(|connection, _| {
-                // A connection keeps room for the largest that it ever carried: all verdicts of a fleet are tens of megabytes.
-                connection.shrink_buffers();
-                Box::pin(async { Ok(true) })
-            })
             .before_acquire(move |connection, meta| {
                 let between = Arc::clone(&on_acquire);
                 Box::pin(async move {
@@ -213,6 +208,8 @@ impl Servers {
             // place for as long as that does.
             .after_release(move |connection, meta| {
                 let between = Arc::clone(&on_release);
+                // It keeps room for the largest that it ever carried: all verdicts of a fleet are tens of megabytes.
+                connection.shrink_buffers();
                 Box::pin(async move {
                     if between.is_older_than_choice(meta.age) {
                         return Ok(false);

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::Session;
 use super::ending::cut_off;
-use crate::ingest::admission::{Stands, in_turn, may_report, unavailable};
+use crate::ingest::admission::{Stands, certificate, in_turn, may_report, unavailable};
 use crate::ingest::standing::Cut;
 use crate::ingest::{assignment, order as orders, validate};
 use crate::installation;
@@ -53,12 +53,13 @@ impl Session {
         let proven = hello.epoch > 0 && orders::is_proven(&self.keeper.held(), hello.epoch, &hello.epoch_proof);
         let mut content = assignment::content(&self.app.config.load(), &self.vantage);
         let content_sha256 = assignment::fingerprint(&content);
-        let remote = self.remote.to_string();
+        let presented = certificate(&self.peer)?;
+        let remote = self.peer.remote.to_string();
         let greeted = in_turn(&self.greetings, || async {
             let mut connection = self.app.pool.acquire().await?;
             let greeting = Greeting {
-                key_sha256: &self.presented.key_sha256,
-                serial: &self.presented.serial,
+                key_sha256: &presented.key_sha256,
+                serial: &presented.serial,
                 vantage: self.id,
                 agent_version: &hello.agent_version,
                 remote: &remote,

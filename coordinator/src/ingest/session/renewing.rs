@@ -1,7 +1,6 @@
 //! A new certificate over the open stream.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use parallax_proto::v1;
@@ -13,7 +12,7 @@ use super::down::SEND_WITHIN;
 use crate::clock::monotonic;
 use crate::identity::keeper::Keeper;
 use crate::identity::request::AgentKey;
-use crate::ingest::admission::unavailable;
+use crate::ingest::admission::{self, unavailable};
 use crate::ingest::enrolment::{self, For};
 use crate::state::App;
 use crate::store;
@@ -26,30 +25,28 @@ const RENEWALS_APART_MIN: Duration = Duration::from_secs(10);
 /// The renewals of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
-    on_its_way: Arc<AtomicBool>,
-    begun_at: Mutex<Option<Instant>>,
+    /// When the latest was begun, and the word of who makes it.
+    latest: Mutex<Option<(Instant, Weak<OnItsWay>)>>,
 }
 
 /// A certificate on its way; another may be asked for once this is dropped.
-struct OnItsWay(Arc<AtomicBool>);
-
-impl Drop for OnItsWay {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
+#[derive(Debug)]
+struct OnItsWay;
 
 impl Renewals {
-    fn begin(&self, now: Instant) -> Result<OnItsWay, String> {
-        let mut begun_at = self.begun_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if begun_at.is_some_and(|at| now.saturating_duration_since(at) < RENEWALS_APART_MIN) {
-            return Err(format!("asked again within {} s", RENEWALS_APART_MIN.as_secs()));
+    fn begin(&self, now: Instant) -> Result<Arc<OnItsWay>, String> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, on_its_way)) = &*latest {
+            if now.saturating_duration_since(*at) < RENEWALS_APART_MIN {
+                return Err(format!("asked again within {} s", RENEWALS_APART_MIN.as_secs()));
+            }
+            if on_its_way.strong_count() > 0 {
+                return Err("one is on its way already".to_owned());
+            }
         }
-        if self.on_its_way.swap(true, Ordering::AcqRel) {
-            return Err("one is on its way already".to_owned());
-        }
-        *begun_at = Some(now);
-        Ok(OnItsWay(Arc::clone(&self.on_its_way)))
+        let on_its_way = Arc::new(OnItsWay);
+        *latest = Some((now, Arc::downgrade(&on_its_way)));
+        Ok(on_its_way)
     }
 }
 
@@ -69,7 +66,8 @@ impl Session {
             }
         };
         let (app, keeper, down) = (Arc::clone(&self.app), Arc::clone(&self.keeper), self.down.clone());
-        let (id, name, remote, by) = (self.id, self.vantage.clone(), self.remote.ip(), self.presented.key_sha256);
+        let (id, name, remote) = (self.id, self.vantage.clone(), self.peer.remote.ip());
+        let by = admission::certificate(&self.peer)?.key_sha256;
         tokio::spawn(async move {
             let whom = For { vantage: id, name: &name, how: How::Renewal, token: None, remote, by_sha256: &by };
             let answer = match issue(&app, &keeper, &key, whom).await {

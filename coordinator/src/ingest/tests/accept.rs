@@ -51,7 +51,7 @@ async fn a_certificate_alone_keeps_no_connection_open_and_a_stream_does() {
         let mut server = server.unwrap();
         handshakes.push((), [127, 0, 0, 1].into());
         let arriving = Arriving::new(handshakes.next().await.1);
-        server.peer.arriving = Some(arriving.clone());
+        Arc::make_mut(&mut server.peer).arriving = Some(arriving.clone());
         let settled = settles.then(|| arriving.clone().settled());
         // A place is given up long before.
         arriving.give_way();
