@@ -246,7 +246,8 @@ comment on column v_verdict.reason is 'Why, as data.';
 comment on column v_verdict.evidence is 'Observations that decided, by id: v_observation.id.';
 
 create view v_state as
-select at as since, until, tstzrange(at, until) as during, vantage, subject_kind, subject, resolver, verdict, presence
+select at as since, until, tstzrange(at, until) as during, vantage, subject_kind, subject, resolver, verdict, presence,
+       id, reason, evidence
 from verdict;
 comment on view v_state is 'Who saw what, when. Ask with during: during @> a time, or during && tstzrange(from, to); both read one index, however many observations there are.';
 comment on column v_state.since is 'Since when it held.';
@@ -258,6 +259,9 @@ comment on column v_state.subject is 'As in v_verdict.';
 comment on column v_state.resolver is 'Resolver that gave the answer (answer only).';
 comment on column v_state.verdict is 'The verdict''s word.';
 comment on column v_state.presence is 'online, offline or unknown.';
+comment on column v_state.id is 'Verdict: v_verdict.id. With this, reason or evidence the rows themselves are read besides the index.';
+comment on column v_state.reason is 'Why, as data.';
+comment on column v_state.evidence is 'Observations that decided: v_observation.id.';
 
 create view v_reach as
 select v.id, v.at as since, v.until, tstzrange(v.at, v.until) as during, v.vantage,

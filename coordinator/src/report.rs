@@ -4,6 +4,7 @@
 //! - [`matrix`] (and `cells`): every vantage against every name, now. [`summary`]: an incident in one line.
 //! - [`story`]: one incident, from conclusion to command line. [`timeline`], [`check`]: parts of it.
 //! - [`failover`]: what each service serves now, and the last changes.
+//! - [`name`]: what one name looked like at a moment.
 //! - [`replay`]: the stored log once more, beside what really happened.
 //! - [`moment`]: times and spans as people read them.
 
@@ -12,6 +13,7 @@ pub mod check;
 pub mod failover;
 pub mod matrix;
 pub mod moment;
+pub mod name;
 pub mod replay;
 pub mod story;
 pub mod summary;

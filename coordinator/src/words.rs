@@ -4,13 +4,14 @@
 //! - [`verdict`]: what was judged. [`outcome`]: what was measured. [`path`]: which way packets take.
 //! - [`vantage`]: what a place says of itself.
 //! - [`finding`]: what was concluded. [`counterfactual`]: whether another resolver would help.
-//! - [`plan`]: what is done, why, and why not.
+//! - [`plan`]: what is done, why, and why not. [`row`]: which row of a table decided.
 
 pub mod counterfactual;
 pub mod finding;
 pub mod outcome;
 pub mod path;
 pub mod plan;
+pub mod row;
 pub mod vantage;
 pub mod verdict;
 

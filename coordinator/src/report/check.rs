@@ -133,7 +133,9 @@ fn port(configured: &Configured, name: &DomainName) -> u16 {
     configured.canaries.iter().find(|(canary, _)| canary == name.as_str()).map_or(443, |(_, canary)| canary.port)
 }
 
-fn dig(name: &DomainName) -> String {
+/// A question to whatever resolver the machine uses.
+#[must_use]
+pub fn dig(name: &DomainName) -> String {
     format!("dig +noall +comments +answer {} A", name.as_str())
 }
 
@@ -149,7 +151,9 @@ pub fn curl(name: &DomainName, port: u16, address: IpAddr) -> String {
     format!("curl -sS -o /dev/null -m 5 -w '%{{http_code}} %{{time_connect}}s\\n' --resolve {name}:{port}:{host} {url}")
 }
 
-fn routeros(name: &DomainName, port: u16, address: Option<IpAddr>) -> Vec<String> {
+/// The same on a RouterOS router.
+#[must_use]
+pub fn routeros(name: &DomainName, port: u16, address: Option<IpAddr>) -> Vec<String> {
     let mut lines = vec![format!(":put [:resolve {}]", name.as_str())];
     if let Some(address) = address {
         lines.push(format!("/tool/netwatch/add type=tcp-conn host={address} port={port} comment=parallax"));

@@ -200,7 +200,7 @@ pub async fn read(connection: &mut PgConnection, zone: &Zone) -> Result<Failover
     let frozen = freeze::current(&mut *connection).await?.map(Frozen::from);
     let fresh = at.minus(configured.policy.fresh_for());
     let answers = match configured.live_resolver() {
-        Some(live) => now::answers(connection, live, fresh).await?,
+        Some(live) => now::answers(connection, live, fresh, at).await?,
         None => Vec::new(),
     };
     let services = configured.services.iter().map(|(name, offered)| {

@@ -296,10 +296,10 @@ pub async fn read(connection: &mut PgConnection) -> Result<Matrix, StoreError> {
     let vantages = now::vantages(&mut *connection).await?;
     let cells = now::cells(&mut *connection).await?;
     let answers = match configured.live_resolver() {
-        Some(live) => now::answers(&mut *connection, live, fresh).await?,
+        Some(live) => now::answers(&mut *connection, live, fresh, at).await?,
         None => Vec::new(),
     };
-    let reached = now::reached(&mut *connection, fresh).await?;
+    let reached = now::reached(&mut *connection, fresh, at).await?;
     let pins = plan::pins(&mut *connection).await?;
     let records = plan::records_set(&mut *connection).await?;
     let incidents = summary::read(&mut *connection, &configured, at.minus(RECENT), at, RECENT_MAX).await?;

@@ -359,7 +359,7 @@ pub(crate) fn paragraphs(out: &mut String, label: &str, items: impl IntoIterator
 }
 
 /// Rows under one label, each with a fixed beginning and a wrapped rest.
-fn rows(out: &mut String, label: &str, items: impl IntoIterator<Item = (String, String)>) {
+pub(crate) fn rows(out: &mut String, label: &str, items: impl IntoIterator<Item = (String, String)>) {
     let mut label = label;
     for (beginning, text) in items {
         row_of(out, label, &beginning, &text, beginning.chars().count());

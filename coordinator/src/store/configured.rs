@@ -289,16 +289,24 @@ pub async fn read(connection: &mut PgConnection) -> Result<Configured, StoreErro
     let rows = sqlx::query!("select kind, name, detail from configured order by kind, position limit $1", ROWS_MAX)
         .fetch_all(connection)
         .await?;
+    from_rows(rows.into_iter().map(|row| (row.kind, row.name, row.detail)))
+}
+
+/// The same of rows, each with kind, name and detail, in order of position within each kind.
+///
+/// # Errors
+/// When a row holds what this version cannot read.
+pub fn from_rows(rows: impl Iterator<Item = (String, String, Value)>) -> Result<Configured, StoreError> {
     let mut configured = Configured::default();
-    for row in rows {
-        let bad = |error: serde_json::Error| StoreError::content("configured", "detail", &row.name, error);
-        match row.kind.as_str() {
-            "vantage" => configured.vantages.push((row.name.clone(), from(row.detail).map_err(bad)?)),
-            "resolver" => configured.resolvers.push((row.name.clone(), from(row.detail).map_err(bad)?)),
-            "canary" => configured.canaries.push((row.name.clone(), from(row.detail).map_err(bad)?)),
-            "node" => configured.nodes.push((row.name.clone(), from(row.detail).map_err(bad)?)),
-            "service" => configured.services.push((row.name.clone(), from(row.detail).map_err(bad)?)),
-            "policy" => configured.policy = from(row.detail).map_err(bad)?,
+    for (kind, name, detail) in rows {
+        let bad = |error: serde_json::Error| StoreError::content("configured", "detail", &name, error);
+        match kind.as_str() {
+            "vantage" => configured.vantages.push((name.clone(), from(detail).map_err(bad)?)),
+            "resolver" => configured.resolvers.push((name.clone(), from(detail).map_err(bad)?)),
+            "canary" => configured.canaries.push((name.clone(), from(detail).map_err(bad)?)),
+            "node" => configured.nodes.push((name.clone(), from(detail).map_err(bad)?)),
+            "service" => configured.services.push((name.clone(), from(detail).map_err(bad)?)),
+            "policy" => configured.policy = from(detail).map_err(bad)?,
             // Written by a newer version; nothing here shows it.
             _ => {}
         }

@@ -3,14 +3,18 @@
 //!
 //! - [`now`]: how things stand. [`incident`]: what happened. [`path`]: which way packets take.
 //!   [`plan`]: what was done.
+//! - [`moment`]: how things stood at a moment. [`name`]: what one name looked like. [`span`]: what happened between two.
 //! - [`counts`]: numbers for `/metrics`. [`replay`]: what really happened, beside the log.
 
 pub mod counts;
 pub mod incident;
+pub mod moment;
+pub mod name;
 pub mod now;
 pub mod path;
 pub mod plan;
 pub mod replay;
+pub mod span;
 
 #[cfg(test)]
 mod tests {

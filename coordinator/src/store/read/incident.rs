@@ -100,6 +100,98 @@ pub async fn incidents(
     Ok(rows.into_iter().map(IncidentRow::from).collect())
 }
 
+/// Which incidents are listed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Open then or later; none: whenever.
+    pub since: Option<Timestamp>,
+    /// Opened until then; none: until now.
+    pub until: Option<Timestamp>,
+    /// Only those that are open.
+    pub open: bool,
+    /// Only those at this vantage, or that affect it.
+    pub vantage: Option<String>,
+    /// Only those of these kinds; empty: of any.
+    pub kinds: Vec<String>,
+    /// Only those that affect this name, or are about this service or node.
+    pub about: Option<String>,
+}
+
+struct ViewRow {
+    id: i64,
+    opened_at: OffsetDateTime,
+    closed_at: Option<OffsetDateTime>,
+    key: String,
+    kind: String,
+    members: Vec<String>,
+    changes_made: i32,
+    conclusion: Value,
+}
+
+impl From<ViewRow> for IncidentRow {
+    fn from(row: ViewRow) -> Self {
+        let finding: Option<Finding> = parsed(row.conclusion);
+        Self {
+            id: IncidentId(row.id),
+            opened_at: timestamp(row.opened_at),
+            closed_at: row.closed_at.map(timestamp),
+            key: row.key,
+            kind: row.kind,
+            subject: finding.as_ref().map(|finding| finding.subject.clone()),
+            members: row.members,
+            changes_made: row.changes_made,
+            finding,
+        }
+    }
+}
+
+/// Incidents that a filter lets through, the newest first; of too many the open ones come before the closed.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn listed(
+    connection: &mut PgConnection,
+    filter: &Filter,
+    limit: i64,
+) -> Result<Vec<IncidentRow>, StoreError> {
+    let rows = sqlx::query_as!(
+        ViewRow,
+        r#"select id as "id!", opened_at as "opened_at!", closed_at, key as "key!", kind as "kind!", members as "members!",
+                  changes_made as "changes_made!", conclusion as "conclusion!: Value"
+           from (
+               select * from v_incident
+               where ($1::timestamptz is null or closed_at is null or closed_at >= $1)
+                 and ($2::timestamptz is null or opened_at <= $2)
+                 and (not $3 or closed_at is null)
+                 and ($4::text is null or vantage = $4 or $4 = any(members))
+                 and ($5::text[] = '{}' or kind = any($5))
+                 and ($6::text is null or subject = $6 or $6 = any(members))
+               order by closed_at is null desc, id desc limit $7
+           ) as listed
+           order by id desc"#,
+        filter.since.map(offset),
+        filter.until.map(offset),
+        filter.open,
+        filter.vantage.as_deref(),
+        &filter.kinds,
+        filter.about.as_deref(),
+        limit
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(IncidentRow::from).collect())
+}
+
+/// Every kind of which there was an incident.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn kinds(connection: &mut PgConnection) -> Result<Vec<String>, StoreError> {
+    Ok(sqlx::query_scalar!(r#"select distinct kind as "kind!" from v_incident order by 1"#)
+        .fetch_all(connection)
+        .await?)
+}
+
 /// One incident.
 ///
 /// # Errors

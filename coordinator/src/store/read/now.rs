@@ -168,8 +168,8 @@ pub struct AnswerFact {
     pub addresses: Vec<IpAddr>,
 }
 
-/// The newest answers received since `since`, both families. A time and not a span: with a constant
-/// the database reads only that day's partition.
+/// The newest answers received from `since` to `until`, both families. Times and not a span: with constants
+/// the database reads only those days' partitions.
 ///
 /// # Errors
 /// When the database refuses.
@@ -177,19 +177,21 @@ pub async fn answers(
     connection: &mut PgConnection,
     resolver: &str,
     since: Timestamp,
+    until: Timestamp,
 ) -> Result<Vec<AnswerFact>, StoreError> {
     let rows = sqlx::query!(
         r#"select distinct on (o.vantage_id, o.subject, o.family)
                   o.id, v.name as vantage, o.subject, o.observed_at, o.outcome,
                   o.addresses as "addresses: Vec<IpAddr>"
            from observation o join vantage v on v.id = o.vantage_id
-           where o.received_at > $2 and o.kind = 'resolution' and o.resolver = $1
+           where o.received_at > $2 and o.received_at <= $4 and o.kind = 'resolution' and o.resolver = $1
              and not o.late
            order by o.vantage_id, o.subject, o.family, o.id desc
            limit $3"#,
         resolver,
         offset(since),
-        FACTS_MAX
+        FACTS_MAX,
+        offset(until)
     )
     .fetch_all(connection)
     .await?;
@@ -223,21 +225,26 @@ pub struct ReachFact {
     pub duration_us: i64,
 }
 
-/// The newest connections received since `since`.
+/// The newest connections received from `since` to `until`.
 ///
 /// # Errors
 /// When the database refuses.
-pub async fn reached(connection: &mut PgConnection, since: Timestamp) -> Result<Vec<ReachFact>, StoreError> {
+pub async fn reached(
+    connection: &mut PgConnection,
+    since: Timestamp,
+    until: Timestamp,
+) -> Result<Vec<ReachFact>, StoreError> {
     let rows = sqlx::query!(
         r#"select distinct on (o.vantage_id, o.subject, o.address)
                   v.name as vantage, o.subject, o.address as "address!: IpAddr", o.observed_at, o.outcome, o.duration_us
            from observation o join vantage v on v.id = o.vantage_id
-           where o.received_at > $1 and o.kind = 'connection' and not o.late
+           where o.received_at > $1 and o.received_at <= $3 and o.kind = 'connection' and not o.late
              and o.address is not null
            order by o.vantage_id, o.subject, o.address, o.id desc
            limit $2"#,
         offset(since),
-        FACTS_MAX
+        FACTS_MAX,
+        offset(until)
     )
     .fetch_all(connection)
     .await?;

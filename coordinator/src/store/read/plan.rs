@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::incident::parsed;
-use crate::store::{StoreError, timestamp};
+use crate::store::{StoreError, offset, timestamp};
 
 /// Plans a list shows, or an incident.
 pub const PLANS_MAX: i64 = 100;
@@ -193,6 +193,58 @@ pub async fn pins(connection: &mut PgConnection) -> Result<Vec<PlanRow>, StoreEr
            where i.closed_at is null and p.vantage is not null and p.purpose = 'remedy'
              and p.status in ('applied', 'verified')
            order by p.id limit $1"#,
+        PLANS_MAX
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(PlanRow::from).collect())
+}
+
+/// The same at a moment, as the changes until then left it.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn records_set_at(connection: &mut PgConnection, at: Timestamp) -> Result<Vec<PlanRow>, StoreError> {
+    let rows = sqlx::query_as!(
+        PlanColumns,
+        r#"select distinct on (subject)
+                  id as "id!", incident_id as "incident_id!", purpose as "purpose!", undoes, driver as "driver!", vantage,
+                  subject as "subject!", change as "change!: Value", undo as "undo!: Value", reason as "reason!: Value",
+                  mode as "mode!", approved_by, status as "status!", created_at as "created_at!",
+                  expires_at as "expires_at!", applied_at, verified_at, counted as "counted!",
+                  0::bigint as "proofs!", null::timestamptz as last_proof_at
+           from v_plan
+           where vantage is null and applied_at <= $1
+           order by subject, applied_at desc, id desc limit $2"#,
+        offset(at),
+        PLANS_MAX
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(PlanRow::from).collect())
+}
+
+/// Pins at a moment: of each name at each vantage the last change until then, where that set one.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn pins_at(connection: &mut PgConnection, at: Timestamp) -> Result<Vec<PlanRow>, StoreError> {
+    let rows = sqlx::query_as!(
+        PlanColumns,
+        r#"select * from (
+               select distinct on (vantage, name)
+                      id as "id!", incident_id as "incident_id!", purpose as "purpose!", undoes, driver as "driver!", vantage,
+                      subject as "subject!", change as "change!: Value", undo as "undo!: Value", reason as "reason!: Value",
+                      mode as "mode!", approved_by, status as "status!", created_at as "created_at!",
+                      expires_at as "expires_at!", applied_at, verified_at, counted as "counted!",
+                      0::bigint as "proofs!", null::timestamptz as last_proof_at
+               from v_plan
+               where vantage is not null and applied_at <= $1
+               order by vantage, name, applied_at desc, id desc
+           ) as last
+           where "change!: Value" ->> 'kind' = 'pin'
+           order by 1 limit $2"#,
+        offset(at),
         PLANS_MAX
     )
     .fetch_all(connection)

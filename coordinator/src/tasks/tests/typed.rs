@@ -58,3 +58,52 @@ impl World {
         said
     }
 }
+
+/// The branch is handed a pair that has no path from there, and nobody may pin it.
+async fn branch_suffers() -> World {
+    let mut world = World::suffering(std::time::Duration::from_secs(3600)).await;
+    world.pass(8).await;
+    world.play().steer_branch();
+    world.until("select count(*) = 1 from incident", 20).await;
+    world.pass(10).await;
+    world
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_explained_at_the_place_that_suffers_with_what_says_that_no_other_resolver_would_help() {
+    let world = branch_suffers().await;
+    let at = crate::report::moment::At(world.app.clock.now()).iso();
+    let said = world.types("explain name cdnjs.cloudflare.com --at", &[&at]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for part in [
+        "branch-kazan  # unroutable",
+        "row 18 of the table of answers",
+        "would another one help? no: 2 of 2 hand out unroutable addresses [#",
+        "8.6.112.0    from here it stays silent",
+        "works at de-fra and wan-gw",
+        "curl -sS",
+        "wan-gw        o usable",
+        "Incident     #1 unroutable answer",
+        "v_reach where during @> timestamptz",
+    ] {
+        assert!(said.out.contains(part), "{part} is not in\n{}", said.out);
+    }
+    let name = world.types("explain name cdnjs.cloudflare.com --json --vantage branch-kazan --at", &[&at]).json();
+    let place = &name["places"][0];
+    assert_eq!(place["verdict"], "answer_unroutable_here");
+    assert_eq!(place["another_resolver"]["would_help"], "no");
+    // The statements that are shown are answered.
+    for statement in name["sql"].as_array().unwrap() {
+        let statement = statement.as_str().unwrap().trim_end_matches(';').to_owned();
+        sqlx::query(sqlx::AssertSqlSafe(statement)).fetch_all(&world.app.pool).await.unwrap();
+    }
+    // When nobody judges any more, that is said beside what was said last.
+    let before = world.types("explain name cdnjs.cloudflare.com --json --vantage branch-kazan --at", &["58m"]).json();
+    assert!(before["notes"][0].as_str().unwrap().contains("nobody judged"), "{before:#}");
+    let wrong = world.types("explain name cdnjs.cloudfare.com", &[]);
+    assert!(wrong.code == Some(3) && wrong.err.contains("did you mean cdnjs.cloudflare.com?"), "{wrong:?}");
+    let wrong = world.types("explain name cdnjs.cloudflare.com --vantage branch-kazn", &[]);
+    assert!(wrong.code == Some(3) && wrong.err.contains("did you mean branch-kazan?"), "{wrong:?}");
+    let told = world.types("explain incident 1", &[]);
+    assert!(told.code == Some(0) && told.out.contains("Not known"), "{told:?}");
+}

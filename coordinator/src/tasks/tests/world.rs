@@ -106,8 +106,21 @@ impl World {
         Self::begun(overrides, Duration::ZERO).await
     }
 
+    /// The same, so long ago, with nobody who may pin, and its configuration stored.
+    pub(super) async fn suffering(ago: Duration) -> Self {
+        let world = Self::of(&CONFIG.replace(", pin: { driver: pin, mode: act }", ""), ago).await;
+        crate::reload::start(&world.app).await.unwrap();
+        let start = crate::store::offset(world.app.clock.now());
+        world.execute(format!("update config_in_force set at = '{start}'")).await;
+        world
+    }
+
     async fn begun(overrides: &str, ago: Duration) -> Self {
-        let config = Config::parse(&format!("{CONFIG}{overrides}"), "world").unwrap();
+        Self::of(&format!("{CONFIG}{overrides}"), ago).await
+    }
+
+    async fn of(config: &str, ago: Duration) -> Self {
+        let config = Config::parse(config, "world").unwrap();
         let pool = testing::database().await;
         let mut connection = pool.acquire().await.unwrap();
         let vantages = ensure(&mut connection, config.topology.vantages.keys()).await.unwrap();
