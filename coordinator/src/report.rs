@@ -6,11 +6,13 @@
 //! - [`failover`]: what each service serves now, and the last changes.
 //! - [`name`]: what one name looked like at a moment.
 //! - [`replay`]: the stored log once more, beside what really happened.
+//! - [`happened`]: what happened between two moments.
 //! - [`moment`]: times and spans as people read them.
 
 mod cells;
 pub mod check;
 pub mod failover;
+pub mod happened;
 pub mod matrix;
 pub mod moment;
 pub mod name;

@@ -102,7 +102,7 @@ async fn explain_name(command: Name, global: &Global) -> Result<(), Failure> {
 }
 
 /// What does not exist, with what was perhaps meant.
-fn unknown(given: &str, what: &str, known: &[String]) -> Failure {
+pub(super) fn unknown(given: &str, what: &str, known: &[String]) -> Failure {
     let failure = Failure::new(Exit::NotFound, format!("{what}: {given}"));
     match nearest(given, known.iter().map(String::as_str)) {
         Some(near) => failure.why(format!("did you mean {near}?")),

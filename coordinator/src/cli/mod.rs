@@ -3,8 +3,8 @@
 //! - [`serve`] runs the coordinator. [`config`] checks and shows the configuration.
 //! - [`token`] makes tokens with which agents join; [`vantage`] says who may measure, [`authority`]
 //!   who vouches for them; [`who`]: who did it.
-//! - [`matrix`], [`incidents`], [`explain`], [`failover`] show what the page shows; [`reading`] is
-//!   what they share.
+//! - [`matrix`], [`incidents`], [`explain`], [`failover`] show what the page shows, [`timeline`] what happened; [`reading`]
+//!   is what they share.
 //! - [`replay`] runs the stored log once more, [`progress`] says how far it is; [`when`] reads moments.
 //! - [`migrate`] brings the schema up to date, [`move_database`] leaves the embedded database.
 //! - [`completions`] is for shells.
@@ -38,6 +38,7 @@ pub mod replay;
 pub mod serve;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod timeline;
 pub mod token;
 pub mod vantage;
 pub mod when;
@@ -108,13 +109,15 @@ pub enum Command {
     /// Places that measure: list, show, approve, rename, replace, remove, revoke, issue.
     #[command(subcommand)]
     Vantage(vantage::VantageCommand),
-    /// Every vantage against every name, now.
+    /// Every vantage against every name, now or at a moment.
     Matrix(matrix::Matrix),
     /// Open incidents, and those of the last days.
     Incidents(incidents::Incidents),
     /// Why something is so: the conclusion, its evidence, what was done, how to check by hand.
     #[command(subcommand)]
     Explain(explain::ExplainCommand),
+    /// What happened, in order of time: verdicts, incidents, changes, other answers, what people did, and when nobody judged.
+    Timeline(timeline::Timeline),
     /// Run the stored log once more, beside what really happened; or rehearse another policy on it. Writes nothing.
     Replay(replay::Replay),
     /// What services serve now; stop every write, or allow it again.
@@ -183,6 +186,7 @@ pub fn run(mut cli: Cli) -> Result<(), Failure> {
         Command::Matrix(command) => runtime()?.block_on(matrix::run(command, &cli.global)),
         Command::Incidents(command) => runtime()?.block_on(incidents::run(command, &cli.global)),
         Command::Explain(command) => runtime()?.block_on(explain::run(command, &cli.global)),
+        Command::Timeline(command) => runtime()?.block_on(timeline::run(command, &cli.global)),
         Command::Replay(command) => runtime()?.block_on(replay::run(command, &cli.global)),
         Command::Completions(command) => completions::run(command, &cli.global),
         Command::Failover(command) => runtime()?.block_on(failover::run(command, &cli.global)),

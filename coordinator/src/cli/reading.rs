@@ -133,7 +133,7 @@ mod tests {
         let socket = options.get_socket().unwrap().display().to_string();
         let url = format!("postgres:///postgres?host={socket}&user={}", options.get_username());
         let database = Database { database_url: Some(url), database_url_file: None, state: StateDir { given: None } };
-        let failure = matrix::run(matrix::Matrix { database, shown: plain() }, &global()).await.unwrap_err();
+        let failure = matrix::run(matrix::Matrix { at: None, database, shown: plain() }, &global()).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Failed);
         assert!(failure.to_string().contains("parallax serve"), "{failure}");
     }

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use parallax_decide::answer::Answer;
+use parallax_decide::time::Timestamp;
+use parallax_decide::vantage::VantageJudgement;
 use parallax_decide::verdict::{AnswerVerdict, VantageVerdict};
 use serde::Serialize;
 use sqlx::PgConnection;
@@ -14,9 +17,13 @@ use super::failover::{Served, served};
 use super::moment::{At, measured};
 use super::summary::{self, Summary};
 use crate::store::config_version::{self, RefusedReload};
-use crate::store::configured;
+use crate::store::configured::{self, Configured};
 use crate::store::freeze;
-use crate::store::read::{now, plan};
+use crate::store::read::incident::{Filter, listed};
+use crate::store::read::moment::{self, Watched};
+use crate::store::read::now::{self, CellNow, VantageNow};
+use crate::store::read::plan::{self, PlanRow};
+use crate::store::watch::PAUSE_MAX;
 use crate::store::{StoreError, database_now};
 use crate::words::State;
 use crate::words::vantage::cloned;
@@ -316,19 +323,129 @@ pub async fn read(connection: &mut PgConnection) -> Result<Matrix, StoreError> {
         frozen,
         refused_configurations: refused.into_iter().map(RefusedConfiguration::from).collect(),
         canaries: configured.canaries.iter().map(|(name, _)| name.clone()).collect(),
-        services: configured
-            .services
-            .iter()
-            .map(|(name, service)| ServiceHead {
-                name: name.clone(),
-                hostname: service.hostname.clone(),
-                serves: served(&configured, name, service, &records),
-            })
-            .collect(),
+        services: heads(&configured, &records),
         vantages: lines,
         open,
         recent,
     })
+}
+
+/// Incidents that a moment shows as open.
+const OPEN_MAX: i64 = 50;
+
+/// Reads the picture as it was at a moment, from what was stored by then. Where nobody judged, what was said last decays
+/// to unobserved as it does live.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn read_at(connection: &mut PgConnection, at: Timestamp) -> Result<Matrix, StoreError> {
+    let configured = moment::configured(&mut *connection, at).await?.map(|(_, found)| found).unwrap_or_default();
+    let fresh = at.minus(configured.policy.fresh_for());
+    let states = moment::states(&mut *connection, at, &["vantage", "answer"], None).await?;
+    let watched = moment::watched(&mut *connection, at).await?;
+    let live = configured.live_resolver().unwrap_or_default().to_owned();
+    let answers = now::answers(&mut *connection, &live, fresh, at).await?;
+    let reached = now::reached(&mut *connection, fresh, at).await?;
+    let pins = plan::pins_at(&mut *connection, at).await?;
+    let records = plan::records_set_at(&mut *connection, at).await?;
+    let filter = Filter { since: Some(at), until: Some(at), ..Filter::default() };
+    let mut open = listed(&mut *connection, &filter, OPEN_MAX).await?;
+    let frozen = moment::frozen(connection, at).await?;
+    // What came after the moment was not known then.
+    open.iter_mut().for_each(|row| row.closed_at = None);
+    let open: Vec<Summary> = open.iter().map(|row| Summary::of(row, &[], &configured, at)).collect();
+    let heard = |name: &str| {
+        let answered = answers.iter().filter(|fact| fact.vantage == name).map(|fact| fact.at);
+        answered.chain(reached.iter().filter(|fact| fact.vantage == name).map(|fact| fact.at)).max()
+    };
+    // Without the log of that day, the last moment at which somebody judged.
+    let last_judged = match watched {
+        Watched::Yes => Some(at),
+        Watched::NotSince(until) => Some(until),
+        Watched::NeverBefore => None,
+    };
+    let vantages: Vec<VantageNow> = configured
+        .vantages
+        .iter()
+        .map(|(name, _)| {
+            let stood = states.iter().find(|one| one.kind == "vantage" && one.subject == *name);
+            let standing = stood.and_then(|one| VantageVerdict::from_word(&one.verdict));
+            let judgement: Option<VantageJudgement> =
+                stood.and_then(|one| serde_json::from_value(one.reason.clone()).ok());
+            let last_report_at = judgement.as_ref().and_then(|one| one.last_report_at);
+            VantageNow {
+                name: name.clone(),
+                first_seen_at: None,
+                last_seen_at: match standing {
+                    Some(VantageVerdict::Silent) => last_report_at,
+                    Some(_) => heard(name).or(last_judged),
+                    None => None,
+                },
+                agent_version: None,
+                revoked_at: None,
+                configured: true,
+                standing,
+                standing_since: stood.map(|one| one.since),
+                clock_offset_ms: judgement.as_ref().and_then(|one| one.clock_offset_ms),
+                judgement,
+                controls_lately: None,
+                observations_missing: 0,
+                observations_refused: 0,
+                held_by: None,
+                cloned: None,
+            }
+        })
+        .collect();
+    let cells = cells_at(&configured, &states, &live);
+    let facts = Facts { configured: &configured, cells, answers, reached, pins, open: &open };
+    let vantages = vantages.iter().map(|vantage| facts.line(vantage, at)).collect();
+    Ok(Matrix {
+        schema: SCHEMA,
+        at: At(at),
+        judging_until: match watched {
+            Watched::Yes => Some(At(at.plus(PAUSE_MAX))),
+            Watched::NotSince(until) => Some(At(until)),
+            Watched::NeverBefore => None,
+        },
+        frozen: frozen.map(|(since, by, reason)| Frozen { since: At(since), by, reason }),
+        refused_configurations: Vec::new(),
+        canaries: configured.canaries.iter().map(|(name, _)| name.clone()).collect(),
+        services: heads(&configured, &records),
+        vantages,
+        open,
+        recent: Vec::new(),
+    })
+}
+
+fn cells_at(configured: &Configured, states: &[moment::State], live: &str) -> Vec<CellNow> {
+    let canaries = configured.canaries.iter().map(|(name, _)| (name, name));
+    let services = configured.services.iter().map(|(name, service)| (name, &service.hostname));
+    let items: Vec<(&String, &String)> = canaries.chain(services).collect();
+    let mut cells = Vec::new();
+    for one in states.iter().filter(|one| one.kind == "answer" && one.resolver.as_deref() == Some(live)) {
+        let answer: Option<Answer> = serde_json::from_value(one.reason.clone()).ok();
+        for (item, name) in items.iter().filter(|(_, name)| **name == one.subject) {
+            cells.push(CellNow {
+                vantage: one.vantage.clone().unwrap_or_default(),
+                item: (*item).clone(),
+                name: (*name).clone(),
+                verdict: AnswerVerdict::from_word(&one.verdict),
+                since: Some(one.since),
+                addresses: answer.iter().flat_map(|answer| answer.addresses.iter().copied()).collect(),
+                proven: answer.iter().flat_map(|answer| answer.proven.iter().copied()).collect(),
+            });
+        }
+    }
+    cells
+}
+
+fn heads(configured: &Configured, records: &[PlanRow]) -> Vec<ServiceHead> {
+    let services = configured.services.iter().map(|(name, service)| ServiceHead {
+        name: name.clone(),
+        hostname: service.hostname.clone(),
+        serves: served(configured, name, service, records),
+    });
+    services.collect()
 }
 
 impl Matrix {

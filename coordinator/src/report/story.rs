@@ -8,6 +8,7 @@ use parallax_decide::incident::IncidentId;
 use parallax_decide::names::DomainName;
 use parallax_decide::observation::{Outcome, Stage};
 use parallax_decide::time::Timestamp;
+use parallax_decide::verdict::VantageVerdict;
 use serde::Serialize;
 use sqlx::PgConnection;
 
@@ -17,15 +18,19 @@ use super::failover::ChangeLine;
 use super::moment::{At, Zone, measured};
 use super::summary::Summary;
 use super::timeline::{Step, steps};
-use crate::store::configured;
+use crate::store::configured::{self, Configured};
 use crate::store::incident::shows_word;
-use crate::store::read::incident::{self as rows, EvidenceRow};
+use crate::store::read::incident::{self as rows, EvidenceRow, IncidentRow};
 use crate::store::read::path::{self, PathRow};
 use crate::store::read::plan::{self as plan_rows, PlanRow};
+use crate::store::read::replay::watched;
+use crate::store::read::span::{Whose, states};
+use crate::store::watch::PAUSE_MAX;
 use crate::store::{StoreError, database_now};
 use crate::words::counterfactual::{Counterfactual, counterfactual};
 use crate::words::finding::{FactKind, Point};
 use crate::words::path::{LastHop, Seen};
+use crate::words::verdict::vantage_word;
 use crate::words::{self, finding, outcome, path as path_words, plan as plan_words};
 
 /// A path may have been found just before the incident opened: the finding comes first.
@@ -186,7 +191,10 @@ pub async fn read(connection: &mut PgConnection, id: IncidentId, zone: &Zone) ->
     let from = row.opened_at.minus(PATH_BEFORE);
     let until = row.closed_at.map_or(at, |closed| closed.plus(PATH_AFTER));
     let paths: Vec<PathTold> =
-        path::newest(connection, &addresses, from, until).await?.into_iter().map(path_told).collect();
+        path::newest(&mut *connection, &addresses, from, until).await?.into_iter().map(path_told).collect();
+    let mut unknown = not_known(found.map(|(_, reason)| reason), &paths, &cited, evidence_total);
+    let end = row.closed_at.unwrap_or(at);
+    unknown.extend(unobserved(connection, &row, &configured, (row.opened_at, end), zone).await?);
     Ok(Some(Story {
         schema: SCHEMA,
         at: At(at),
@@ -201,7 +209,7 @@ pub async fn read(connection: &mut PgConnection, id: IncidentId, zone: &Zone) ->
             Some(_) | None => None,
         },
         ruled_out: found.map(|(subject, reason)| finding::ruled_out(subject, reason)).unwrap_or_default(),
-        not_known: not_known(found.map(|(_, reason)| reason), &paths, &cited, evidence_total),
+        not_known: unknown,
         paths,
         addresses,
         evidence,
@@ -280,6 +288,39 @@ fn not_known(reason: Option<&Reason>, paths: &[PathTold], cited: &[EvidenceRow],
         unknown.push(format!("{} more cited observations are not shown here: ask v_evidence", total - shown));
     }
     unknown
+}
+
+/// Spans of an incident in which nobody judged, or the place it is about could not be heard.
+async fn unobserved(
+    connection: &mut PgConnection,
+    row: &IncidentRow,
+    configured: &Configured,
+    (from, to): (Timestamp, Timestamp),
+    zone: &Zone,
+) -> Result<Vec<String>, StoreError> {
+    let between = |a: Timestamp, b: Timestamp| format!("{} - {}", zone.clock(a), zone.clock_named(b));
+    let mut spans = Vec::new();
+    let mut last = from;
+    for (began, until) in watched(&mut *connection, from, to).await?.into_iter().chain([(to, to)]) {
+        if began.since(last) > PAUSE_MAX {
+            spans.push(format!("what was so {}: no coordinator judged", between(last, began)));
+        }
+        last = last.max(until);
+    }
+    let local = row.subject.as_ref().and_then(|subject| subject.vantage()).map(ToString::to_string);
+    let subjects = match local {
+        Some(vantage) => vec![vantage],
+        None => configured.vantages.iter().map(|(name, _)| name.clone()).collect(),
+    };
+    let whose = Whose { subjects, vantage: None, addresses: false };
+    let said = states(connection, &whose, from, to).await?;
+    let silent = said.iter().filter(|one| one.kind == "vantage" && one.presence == "unknown");
+    spans.extend(silent.take(LISTED_MAX).map(|one| {
+        let (begin, end) = (one.since.max(from), one.until.unwrap_or(to).min(to));
+        let word = VantageVerdict::from_word(&one.verdict).map_or(one.verdict.as_str(), vantage_word);
+        format!("what {} saw {}: it was {word}", one.subject, between(begin, end))
+    }));
+    Ok(spans)
 }
 
 fn told(number: usize, row: &EvidenceRow) -> Evidence {

@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use super::moment::{At, coarse, span};
 use crate::store::StoreError;
 use crate::store::configured::Configured;
-use crate::store::read::incident::{self, IncidentRow};
+use crate::store::read::incident::{self, Filter, IncidentRow};
 use crate::store::read::plan::{self, PlanRow};
 use crate::words::{self, State, finding, verdict};
 
@@ -103,6 +103,23 @@ pub async fn read(
     limit: i64,
 ) -> Result<Vec<Summary>, StoreError> {
     let rows = incident::incidents(&mut *connection, since, limit).await?;
+    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+    let plans = plan::plans_of(connection, &ids).await?;
+    Ok(rows.iter().map(|row| Summary::of(row, &plans, configured, now)).collect())
+}
+
+/// Those that a filter lets through; the newest first.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn listed(
+    connection: &mut PgConnection,
+    configured: &Configured,
+    filter: &Filter,
+    now: Timestamp,
+    limit: i64,
+) -> Result<Vec<Summary>, StoreError> {
+    let rows = incident::listed(&mut *connection, filter, limit).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let plans = plan::plans_of(connection, &ids).await?;
     Ok(rows.iter().map(|row| Summary::of(row, &plans, configured, now)).collect())

@@ -82,7 +82,7 @@ async fn a_name_is_explained_at_the_place_that_suffers_with_what_says_that_no_ot
         "8.6.112.0    from here it stays silent",
         "works at de-fra and wan-gw",
         "curl -sS",
-        "wan-gw        o usable",
+        "wan-gw  o usable",
         "Incident     #1 unroutable answer",
         "v_reach where during @> timestamptz",
     ] {
@@ -105,5 +105,60 @@ async fn a_name_is_explained_at_the_place_that_suffers_with_what_says_that_no_ot
     let wrong = world.types("explain name cdnjs.cloudflare.com --vantage branch-kazn", &[]);
     assert!(wrong.code == Some(3) && wrong.err.contains("did you mean branch-kazan?"), "{wrong:?}");
     let told = world.types("explain incident 1", &[]);
-    assert!(told.code == Some(0) && told.out.contains("Not known"), "{told:?}");
+    for part in ["Not known", "the path was not traced", "no coordinator judged", "Ruled out", "[evidence #"] {
+        assert!(told.out.contains(part), "{part} is not in\n{}", told.out);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_matrix_of_a_moment_the_timeline_and_the_lists_of_incidents_say_what_was_so_then() {
+    let mut world = branch_suffers().await;
+    let suffered = crate::report::moment::At(world.app.clock.now()).iso();
+    world.play().heal_branch();
+    world.until("select bool_and(closed_at is not null) from incident", 60).await;
+    world.play().silent.insert("de-fra");
+    world.pass(20).await;
+    let silent = crate::report::moment::At(world.app.clock.now()).iso();
+    let then = world.types("matrix --at", &[&suffered]).out;
+    let line = |text: &str, vantage: &str| {
+        text.lines().find(|line| line.starts_with(vantage)).map(str::to_owned).unwrap_or_default()
+    };
+    assert!(line(&then, "branch-kazan").contains("# 0/2 unroutable"), "{then}");
+    assert!(line(&then, "wan-gw").contains("o 1/1") && then.contains("! #1 unroutable answer"), "{then}");
+    let later = world.types("matrix --at", &[&silent]).out;
+    assert!(line(&later, "de-fra").contains("? silent") && line(&later, "branch-kazan").contains("o 1/1"), "{later}");
+    let never = world.types("matrix --json --at", &["2h"]).json();
+    let cells: Vec<&Value> =
+        never["vantages"].as_array().unwrap().iter().flat_map(|line| line["cells"].as_array().unwrap()).collect();
+    assert!(cells.len() == 3 && cells.iter().all(|cell| cell["state"] == "unobserved"), "{never:#}");
+
+    let told = world.types("timeline --name cdnjs.cloudflare.com --vantage branch-kazan --from 2h", &[]).out;
+    for part in [
+        "incident 1 opened: unroutable answer",
+        "incident 1 closed",
+        "by live: unroutable, was usable",
+        "nobody judged for",
+    ] {
+        assert!(told.contains(part), "{part} is not in\n{told}");
+    }
+    let all = world.types("timeline --json --from 2h", &[]).json();
+    let entries = all["entries"].as_array().unwrap();
+    assert!(entries.iter().any(|entry| entry["text"] == "vantage de-fra: silent, was ok"), "{all:#}");
+    assert!(entries.iter().is_sorted_by_key(|entry| entry["at"].as_str().unwrap().to_owned()));
+    assert!(world.types("timeline --service fi --from 2h", &[]).out.contains("node fi"));
+    assert!(world.types("timeline --from 2h --to 90m", &[]).out.contains("nobody judged for"));
+    let wrong = world.types("timeline --node fy", &[]);
+    assert!(wrong.code == Some(3), "{wrong:?}");
+
+    let ids = |options: &[&str]| {
+        let list = world.types("incidents --json", options).json();
+        list["incidents"].as_array().unwrap().iter().map(|one| one["id"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    assert!(ids(&[]).contains(&1) && ids(&["--open"]).iter().all(|id| *id != 1));
+    assert_eq!(ids(&["--kind", "unroutable-answer", "--vantage", "branch-kazan"]), [1]);
+    assert!(ids(&["--kind", "answer_unroutable_here", "--until", "90m"]).is_empty());
+    assert!(ids(&["--vantage", "wan-gw"]).is_empty());
+    let wrong = world.types("incidents --kind unroutable-anwser", &[]);
+    assert!(wrong.code == Some(3) && wrong.err.contains("did you mean unroutable-answer?"), "{wrong:?}");
+    assert!(world.types("incidents --open --kind unroutable-answer", &[]).out.contains("No incident in that time"));
 }
