@@ -175,15 +175,15 @@ fn plain(at: Timestamp, what: &'static str, text: String) -> Entry {
 }
 
 fn verdicts(entries: &mut Vec<Entry>, said: &[Stored], from: Timestamp) {
-    let mut before: BTreeMap<(&str, &str, Option<&str>, Option<&str>), &Stored> = BTreeMap::new();
+    let mut before = BTreeMap::new();
     for one in said {
         let key = (one.kind.as_str(), one.subject.as_str(), one.vantage.as_deref(), one.resolver.as_deref());
-        let last = before.insert(key, one);
+        let last: Option<&Stored> = before.insert(key, one);
         if one.since < from {
             continue;
         }
         let resolver = one.resolver.as_ref().map(|resolver| format!(" by {resolver}")).unwrap_or_default();
-        let was = last.map(|last| format!(", was {}", word(last))).unwrap_or_default();
+        let was = last.map(|last| format!(" (before: {})", word(last))).unwrap_or_default();
         entries.push(Entry {
             at: At(one.since),
             what: "verdict",

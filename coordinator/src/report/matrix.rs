@@ -398,7 +398,15 @@ pub async fn read_at(connection: &mut PgConnection, at: Timestamp) -> Result<Mat
         .collect();
     let cells = cells_at(&configured, &states, &live);
     let facts = Facts { configured: &configured, cells, answers, reached, pins, open: &open };
-    let vantages = vantages.iter().map(|vantage| facts.line(vantage, at)).collect();
+    let mut vantages: Vec<Line> = vantages.iter().map(|vantage| facts.line(vantage, at)).collect();
+    // Whether an agent had ever connected by then is not stored.
+    for line in vantages.iter_mut().filter(|line| line.standing.is_none()) {
+        (line.standing_words, line.standing_sentence) = ("not judged by then", "nothing was said of it by then");
+        for cell in line.cells.iter_mut().chain(&mut line.services) {
+            line.standing_words.clone_into(&mut cell.words);
+            line.standing_sentence.clone_into(&mut cell.sentence);
+        }
+    }
     Ok(Matrix {
         schema: SCHEMA,
         at: At(at),

@@ -317,7 +317,8 @@ async fn unobserved(
     let silent = said.iter().filter(|one| one.kind == "vantage" && one.presence == "unknown");
     spans.extend(silent.take(LISTED_MAX).map(|one| {
         let (begin, end) = (one.since.max(from), one.until.unwrap_or(to).min(to));
-        let word = VantageVerdict::from_word(&one.verdict).map_or(one.verdict.as_str(), vantage_word);
+        let word =
+            VantageVerdict::from_word(&one.verdict).map_or(one.verdict.as_str(), |verdict| vantage_word(verdict));
         format!("what {} saw {}: it was {word}", one.subject, between(begin, end))
     }));
     Ok(spans)

@@ -136,14 +136,14 @@ async fn the_matrix_of_a_moment_the_timeline_and_the_lists_of_incidents_say_what
     for part in [
         "incident 1 opened: unroutable answer",
         "incident 1 closed",
-        "by live: unroutable, was usable",
+        "by live: unroutable (before: not enough evidence)",
         "nobody judged for",
     ] {
         assert!(told.contains(part), "{part} is not in\n{told}");
     }
     let all = world.types("timeline --json --from 2h", &[]).json();
     let entries = all["entries"].as_array().unwrap();
-    assert!(entries.iter().any(|entry| entry["text"] == "vantage de-fra: silent, was ok"), "{all:#}");
+    assert!(entries.iter().any(|entry| entry["text"] == "vantage de-fra: silent (before: ok)"), "{all:#}");
     assert!(entries.iter().is_sorted_by_key(|entry| entry["at"].as_str().unwrap().to_owned()));
     assert!(world.types("timeline --service fi --from 2h", &[]).out.contains("node fi"));
     assert!(world.types("timeline --from 2h --to 90m", &[]).out.contains("nobody judged for"));
