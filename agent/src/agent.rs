@@ -91,6 +91,7 @@ pub async fn run(options: Run) -> anyhow::Result<()> {
     let site = Site {
         worked: Worked::open(&options.state),
         offset: recorder.clock().clone(),
+        life: recorder.life().clone(),
         ..Site::new(dialer(&options), Policy::new(local.allow.clone()), trust, live)
     };
     let kept = Arc::new(Kept::open(&options.state, &held.signers, &held.vantage));

@@ -13,6 +13,7 @@ use http::uri::PathAndQuery;
 use crate::probe::Limits;
 use crate::probe::doh::DohEndpoint;
 use parallax_decide::names::{ControlName, DomainName, NodeName, ResolverName, VantageName};
+use parallax_proto::LIFE_KEY_BYTES;
 
 pub mod epoch;
 pub mod kept;
@@ -171,6 +172,17 @@ pub struct Node {
     pub server_name: Option<String>,
     /// What to do after TLS.
     pub http: Option<HttpCheck>,
+    /// What proves its life; `None`: nothing does.
+    pub life: Option<Responder>,
+}
+
+/// What answers on a node for its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Responder {
+    /// TCP port.
+    pub port: u16,
+    /// Its Ed25519 public key.
+    pub public_key: [u8; LIFE_KEY_BYTES],
 }
 
 /// How often and how long.

@@ -12,6 +12,7 @@ use crate::join::Join;
 use crate::leave::Leave;
 use crate::local::Local;
 use crate::policy::never::openable;
+use crate::respond::Respond;
 use crate::standing::Standing;
 use crate::uplink::address::Coordinator;
 
@@ -26,6 +27,8 @@ pub struct Cli {
 
 /// The state folder, unless another is named: a container's volume is mounted there.
 pub const STATE: &str = "/var/lib/parallax-agent";
+
+const RESPOND_HELP: &str = "Exit codes: 0 stopped by SIGTERM or SIGINT, or the key was printed, 1 failed, 2 usage.";
 
 const DOCTOR_HELP: &str = "Exit codes: 0 nothing is wrong (warnings may be), 1 something is, 2 usage.";
 
@@ -62,6 +65,11 @@ pub enum Command {
     /// How things stand: identity, certificate, link, buffer, assignment. May run beside a running agent.
     #[command(after_help = STATUS_HELP)]
     Status(Standing),
+    /// On a node of ours: prove that it lives, by signing what measuring agents ask it to sign.
+    ///
+    /// Needs no coordinator and no identity. Its public key goes into the coordinator's configuration, `proof` of the node.
+    #[command(after_help = RESPOND_HELP)]
+    Respond(Respond),
     /// Forget the identity of this machine; a new one takes a token.
     Leave(Leave),
     /// Look at everything that would keep the agent from its work here: clock, DNS, way out, IPv6,

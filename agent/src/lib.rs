@@ -43,6 +43,7 @@ pub mod failure;
 pub mod identity;
 pub mod join;
 pub mod leave;
+pub mod life;
 pub mod local;
 pub mod measured;
 #[cfg(test)]
@@ -54,6 +55,7 @@ pub mod policy;
 pub mod probe;
 pub mod proofs;
 pub mod recorder;
+pub mod respond;
 pub mod rounds;
 pub mod schedule;
 pub mod site;

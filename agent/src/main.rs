@@ -13,7 +13,7 @@ use parallax_agent::doctor::{self, Doctor, Grade};
 use parallax_agent::environment;
 use parallax_agent::failure::{Exit, Failure};
 use parallax_agent::join::{self, Join};
-use parallax_agent::{leave, standing};
+use parallax_agent::{leave, respond, standing};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Longest wait for system calls in progress when everything else has ended.
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     }
     let level = match &command {
         Command::Run(options) => LevelFilter::from(options.log),
+        Command::Respond(_) => LevelFilter::INFO,
         Command::Probe(_) | Command::Doctor(_) | Command::Join(_) | Command::Status(_) | Command::Leave(_) => {
             LevelFilter::ERROR
         }
@@ -70,6 +71,13 @@ fn main() -> ExitCode {
             failure.map_or(0, |failure| told_failure(&failure, false))
         }
         Command::Leave(options) => match leave::run(&options) {
+            Ok(told) => {
+                print(&told);
+                0
+            }
+            Err(failure) => told_failure(&failure, false),
+        },
+        Command::Respond(options) => match runtime.block_on(respond::run(&options)) {
             Ok(told) => {
                 print(&told);
                 0

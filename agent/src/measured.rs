@@ -203,6 +203,41 @@ pub struct ConnectionParticulars {
     pub certificate: Option<CertificateHash>,
     /// What a second try with small segments came to, after TLS had hung.
     pub small_segments: Option<Outcome>,
+    /// What a node that proves its life answered. Boxed: most connections have none.
+    pub life: Option<Box<Life>>,
+}
+
+/// What a node answered when it was asked to prove that it lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Life {
+    /// Its signature, which holds under the key of the assignment.
+    Signed {
+        /// When the coordinator made the nonce, by its clock, in ms since 1970.
+        issued_ms: u64,
+        /// With which of its keys.
+        maker: Vec<u8>,
+        /// The node's key, by its first bytes.
+        key: Vec<u8>,
+        /// Over the nonce.
+        signature: Vec<u8>,
+    },
+    /// No signature, and why.
+    Missing(LifeTrouble),
+}
+
+/// Why a node's proof of life is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LifeTrouble {
+    /// The coordinator gave no nonce lately.
+    NoNonce,
+    /// The owner's policy or limits forbid to ask.
+    NotAsked,
+    /// No connection to its responder.
+    NotReached,
+    /// No signature in time.
+    NoAnswer,
+    /// The signature does not hold.
+    Mismatch,
 }
 
 /// One own TCP attempt from its own source port.

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 use parallax_decide::address::special_purpose;
 use parallax_decide::observation::Outcome;
+use parallax_proto::LIFE_PORT;
 
 use crate::local::Allow;
 use crate::own::Own;
@@ -42,6 +43,8 @@ pub enum Role {
     Captive,
     /// A resolver's endpoint.
     Resolver,
+    /// What answers on a node for its life.
+    Responder,
 }
 
 /// Why an address is not contacted.
@@ -127,6 +130,7 @@ impl Policy {
             || match role {
                 Role::Resolver => RESOLVER_PORTS.contains(&port),
                 Role::Captive => port == CAPTIVE_PORT,
+                Role::Responder => port == LIFE_PORT,
                 Role::Target | Role::NegativeControl => false,
             };
         if !port_allowed {
@@ -137,7 +141,7 @@ impl Policy {
         }
         let excepted = match role {
             Role::NegativeControl => address == NEGATIVE_CONTROL,
-            Role::Target | Role::Captive | Role::Resolver => false,
+            Role::Target | Role::Captive | Role::Resolver | Role::Responder => false,
         };
         if excepted || self.allow.private.iter().any(|network| network.contains(&address)) {
             return Ok(());

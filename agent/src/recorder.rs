@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::dates::Dates;
+use crate::life::LifeNonces;
 use crate::measured::{Measured, Reason};
 use crate::offset::ClockOffset;
 use crate::spool::Spool;
@@ -33,6 +34,7 @@ struct Shared {
     spool: Mutex<Spool>,
     seen: Mutex<Seen>,
     clock: ClockOffset,
+    life: LifeNonces,
     dates: Mutex<Dates>,
     urgent: Notify,
     routine: Notify,
@@ -47,6 +49,7 @@ impl Recorder {
             spool: Mutex::new(spool),
             seen: Mutex::default(),
             clock: ClockOffset::default(),
+            life: LifeNonces::default(),
             dates: Mutex::default(),
             urgent: Notify::new(),
             routine: Notify::new(),
@@ -75,6 +78,12 @@ impl Recorder {
             Lane::Routine => self.shared.routine.notify_one(),
         }
         self.shared.unsynced.notify_one();
+    }
+
+    /// What nodes sign next to prove their life.
+    #[must_use]
+    pub fn life(&self) -> &LifeNonces {
+        &self.shared.life
     }
 
     /// How far this machine's clock is from the coordinator's.

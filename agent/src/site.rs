@@ -1,6 +1,7 @@
 //! What every probe needs: the door, the owner's policy, the trust and the live resolver.
 
 use crate::dial::Dialer;
+use crate::life::LifeNonces;
 use crate::offset::ClockOffset;
 use crate::policy::Policy;
 use crate::probe::bootstrap::Bootstrap;
@@ -38,6 +39,8 @@ pub struct Site {
     pub pool: Pool,
     /// How far this machine's wall clock is from the coordinator's; the uplink measures it.
     pub offset: ClockOffset,
+    /// What nodes sign to prove their life; the uplink hears it.
+    pub life: LifeNonces,
     /// Validates signed answers.
     pub validator: Validator,
 }
@@ -58,6 +61,7 @@ impl Site {
             bootstrap: Bootstrap::default(),
             pool: Pool::default(),
             offset: ClockOffset::default(),
+            life: LifeNonces::default(),
             validator: Validator::default(),
         }
     }

@@ -39,6 +39,33 @@ pub fn epoch_message(epoch: u64) -> Vec<u8> {
     [EPOCH_CONTEXT, epoch.to_be_bytes().as_slice()].concat()
 }
 
+/// What a node signs to prove its life begins with this.
+pub const LIFE_CONTEXT: &[u8] = b"parallax life v1\0";
+
+/// What a responder is asked begins with this; the nonce follows. It answers with the signature and closes.
+pub const LIFE_QUESTION: [u8; 8] = *b"plxlife1";
+
+/// Bytes of a nonce that a node signs.
+pub const LIFE_NONCE_BYTES: usize = 32;
+
+/// Bytes of a node's public key, and of its signature (RFC 8032, 5.1).
+pub const LIFE_KEY_BYTES: usize = 32;
+/// As above.
+pub const LIFE_SIGNATURE_BYTES: usize = 64;
+
+/// Bytes by which a `LifeProof` names a key.
+pub const LIFE_NAME_BYTES: usize = 8;
+
+/// Port of a node's responder, unless it says another one: of no registered service (IANA, 2025), and above the ports that
+/// need a privilege.
+pub const LIFE_PORT: u16 = 7443;
+
+/// What a node signs.
+#[must_use]
+pub fn life_message(nonce: &[u8]) -> Vec<u8> {
+    [LIFE_CONTEXT, nonce].concat()
+}
+
 /// Most coordinators a token or a `Trust` may name.
 pub const COORDINATORS_MAX: usize = 16;
 

@@ -9,7 +9,8 @@ use parallax_proto::v1;
 use rustls_pki_types::ServerName;
 
 use super::{
-    Assignment, Canary, Control, HttpCheck, Invalid, Node, Questions, Resolver, Schedule, Source, Transport, Trial,
+    Assignment, Canary, Control, HttpCheck, Invalid, Node, Questions, Resolver, Responder, Schedule, Source, Transport,
+    Trial,
 };
 use crate::probe::Limits;
 use crate::probe::doh::{DohEndpoint, Form, HttpVersion};
@@ -256,8 +257,15 @@ impl TryFrom<&v1::Node> for Node {
         if http.is_some() && server_name.is_none() {
             return Err(Invalid::new(what, "an HTTP request needs TLS first"));
         }
-        Ok(Self { name, address, port, server_name, http })
+        let life = wire.life.as_ref().map(|life| responder(&what, life)).transpose()?;
+        Ok(Self { name, address, port, server_name, http, life })
     }
+}
+
+fn responder(what: &str, wire: &v1::LifeResponder) -> Result<Responder, Invalid> {
+    let port = port(wire.port).ok_or_else(|| Invalid::new(what, "the port of its responder is not 1 to 65535"))?;
+    let key = wire.public_key.as_slice().try_into();
+    Ok(Responder { port, public_key: key.map_err(|_| Invalid::new(what, "its public key has not 32 bytes"))? })
 }
 
 fn place(what: &str, bytes: &[u8], number: u32) -> Result<(IpAddr, u16), Invalid> {

@@ -23,6 +23,7 @@ pub mod dot;
 pub mod endpoint;
 pub mod http_check;
 pub mod icmp;
+pub mod life;
 pub mod live;
 pub mod message;
 pub mod path;

@@ -6,7 +6,8 @@ use parallax_decide::observation::{Connection, Says, Target};
 
 use super::Limits;
 use super::connection::{Attempted, probe};
-use crate::assignment::{Canary, HttpCheck, Node};
+use super::life;
+use crate::assignment::{Canary, HttpCheck, Node, Responder};
 use crate::measured::{Measured, What};
 use crate::policy::Role;
 use crate::site::Site;
@@ -24,6 +25,8 @@ pub struct Tried {
     pub server_name: Option<String>,
     /// What to ask after TLS.
     pub http: Option<HttpCheck>,
+    /// What is asked for its life when it works.
+    pub life: Option<Responder>,
 }
 
 impl Tried {
@@ -32,7 +35,7 @@ impl Tried {
     pub fn canary(canary: &Canary, address: IpAddr) -> Self {
         let server_name = canary.tls.then(|| canary.name.to_string());
         let http = canary.http.clone();
-        Self { target: Target::Name(canary.name.clone()), address, port: canary.port, server_name, http }
+        Self { target: Target::Name(canary.name.clone()), address, port: canary.port, server_name, http, life: None }
     }
 
     /// A node's own address.
@@ -44,6 +47,7 @@ impl Tried {
             port: node.port,
             server_name: node.server_name.clone(),
             http: node.http.clone(),
+            life: node.life,
         }
     }
 
@@ -56,11 +60,17 @@ impl Tried {
             http: self.http.as_ref(),
             role: Role::Target,
         };
-        let reached = probe(site, limits, &attempted).await;
+        let mut reached = probe(site, limits, &attempted).await;
         if let Target::Name(name) = &self.target
             && reached.outcome.says() == Says::Works
         {
             site.proofs.note(name, self.address);
+        }
+        if let Some(responder) = self.life
+            && reached.outcome.says() == Says::Works
+        {
+            // Boxed: few targets have one, and every other probe would carry its size.
+            reached.kept.life = Some(Box::new(Box::pin(life::ask(site, self.address, responder)).await));
         }
         let fact = Connection {
             target: self.target.clone(),

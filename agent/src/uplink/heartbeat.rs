@@ -105,7 +105,7 @@ mod tests {
         let mut heart = heart(start);
         assert_eq!(heart.beat(start), Beat::Ask(v1::Ping { nonce: 1 }));
         assert_eq!(heart.beat(start + Duration::from_secs(9)), Beat::Wait);
-        assert!(heart.answered(&v1::Pong { nonce: 1, unix_ms: 0 }).is_some());
+        assert!(heart.answered(&v1::Pong { nonce: 1, ..v1::Pong::default() }).is_some());
         assert_eq!(heart.at(), Some(start + Duration::from_secs(5)));
         // The last word came right after the question; from here on, silence.
         assert_eq!(heart.beat(start + Duration::from_secs(5)), Beat::Ask(v1::Ping { nonce: 2 }));
@@ -121,9 +121,9 @@ mod tests {
         heart.beat(start);
         heart.heard();
         assert_eq!(heart.beat(start + Duration::from_secs(60)), Beat::Ask(v1::Ping { nonce: 2 }));
-        assert_eq!(heart.answered(&v1::Pong { nonce: 1, unix_ms: 0 }), None);
-        assert!(heart.answered(&v1::Pong { nonce: 2, unix_ms: 0 }).is_some());
-        assert_eq!(heart.answered(&v1::Pong { nonce: 2, unix_ms: 0 }), None, "the same answer again");
+        assert_eq!(heart.answered(&v1::Pong { nonce: 1, ..v1::Pong::default() }), None);
+        assert!(heart.answered(&v1::Pong { nonce: 2, ..v1::Pong::default() }).is_some());
+        assert_eq!(heart.answered(&v1::Pong { nonce: 2, ..v1::Pong::default() }), None, "the same answer again");
         heart.not_known();
         assert_eq!((heart.at(), heart.beat(start + Duration::from_secs(600))), (None, Beat::Wait));
     }

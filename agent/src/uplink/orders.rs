@@ -5,15 +5,24 @@ use std::time::Duration;
 
 use parallax_decide::names::{Addresses, DomainName};
 use parallax_decide::observation::{Purpose, Target};
-use parallax_proto::v1;
+use parallax_proto::{LIFE_NAME_BYTES, v1};
 
 use super::wire;
 use crate::assignment::wire::address;
+use crate::life::LifeNonce;
 use crate::pins::{Order, Outcome, Report, What};
 use crate::tasks::{REPEAT_MAX, TASK_MAX, Task, Work};
 
 /// Largest TTL of a pin, in seconds: clients keep its addresses so long after it was taken away.
 const TTL_S_MAX: u32 = 3600;
+
+/// What nodes shall sign, as a coordinator says it; `None`: it is none.
+#[must_use]
+pub fn life_nonce(wire: &v1::LifeNonce) -> Option<LifeNonce> {
+    let named = wire.maker.len() == LIFE_NAME_BYTES;
+    let nonce = wire.nonce.as_slice().try_into().ok().filter(|_| named)?;
+    Some(LifeNonce { issued_ms: wire.issued_ms, maker: wire.maker.clone(), nonce })
+}
 
 /// A task that is not taken. A change is answered; what else cannot be read is only logged.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -257,6 +257,9 @@ impl<'a> Stream<'a> {
             Some(coordinator_message::Message::Pong(pong)) => {
                 if let Some(sent_ms) = self.heart.answered(&pong) {
                     self.uplink.recorder.clock().heard(pong.unix_ms, sent_ms);
+                    if let Some(nonce) = pong.life.as_ref().and_then(orders::life_nonce) {
+                        self.uplink.recorder.life().heard(nonce, sent_ms);
+                    }
                 }
             }
             None => tracing::warn!("the coordinator sent a message this agent does not know; is the agent older?"),

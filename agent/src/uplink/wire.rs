@@ -13,8 +13,8 @@ use prost::Message as _;
 
 use crate::clock::micros;
 use crate::measured::{
-    Attempt, Carrier, ConnectionParticulars, EndpointParticulars, Hop, Measured, OddKind, OddReply, Reason,
-    ReplyParticulars, ResolutionParticulars, Validation, What,
+    Attempt, Carrier, ConnectionParticulars, EndpointParticulars, Hop, Life, LifeTrouble, Measured, OddKind, OddReply,
+    Reason, ReplyParticulars, ResolutionParticulars, Validation, What,
 };
 use crate::spool::{Content, Loss, Row};
 
@@ -202,6 +202,28 @@ fn odd_reply(odd: &OddReply) -> v1::OddReply {
     }
 }
 
+fn life(life: &Life) -> v1::LifeProof {
+    match life {
+        Life::Signed { issued_ms, maker, key, signature } => v1::LifeProof {
+            issued_ms: *issued_ms,
+            maker: maker.clone(),
+            key: key.clone(),
+            signature: signature.clone(),
+            trouble: v1::LifeTrouble::Unspecified.into(),
+        },
+        Life::Missing(trouble) => {
+            let trouble = match trouble {
+                LifeTrouble::NoNonce => v1::LifeTrouble::NoNonce,
+                LifeTrouble::NotAsked => v1::LifeTrouble::NotAsked,
+                LifeTrouble::NotReached => v1::LifeTrouble::NotReached,
+                LifeTrouble::NoAnswer => v1::LifeTrouble::NoAnswer,
+                LifeTrouble::Mismatch => v1::LifeTrouble::Mismatch,
+            };
+            v1::LifeProof { trouble: trouble.into(), ..v1::LifeProof::default() }
+        }
+    }
+}
+
 fn connection(fact: &Connection, kept: &ConnectionParticulars) -> v1::Connection {
     v1::Connection {
         target: Some(match &fact.target {
@@ -221,6 +243,7 @@ fn connection(fact: &Connection, kept: &ConnectionParticulars) -> v1::Connection
         attempt: kept.attempts.iter().take(ATTEMPTS_MAX).map(attempt).collect(),
         certificate_sha256: kept.certificate.map(Vec::from).unwrap_or_default(),
         small_segments: kept.small_segments.map_or(v1::Outcome::Unspecified, outcome).into(),
+        life: kept.life.as_deref().map(life),
     }
 }
 

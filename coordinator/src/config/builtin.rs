@@ -114,7 +114,10 @@ controls:
   - { name: negative, address: 192.0.2.1, port: 443, negative: true }
   - { name: captive, captive_url: "http://connectivitycheck.gstatic.com/generate_204" }
 
-# Machines of ours. Without server_name a completed TCP handshake is the proof; http as above.
+# Machines of ours. Without server_name a completed TCP handshake is the proof; http as above. One that proves its life
+# (`parallax-agent respond` on it; its public key is what `parallax-agent respond --public` prints there) gets
+#   proof: { key: 64 hexadecimal digits, port: 7443 }
+# Then only who shows its signature keeps two accusers from moving its users.
 nodes:
   fi: { address: 95.216.10.10, port: 443, server_name: fi.montana.quest, http: { path: /health, statuses: [200, 204] } }
   de: { address: 49.12.20.20, port: 443, server_name: fi.montana.quest }

@@ -76,6 +76,7 @@ pub fn check(file: &File) -> Result<(Config, Vec<Fault>), Vec<Fault>> {
         controls: control_targets,
         node_server_names: ours.server_names,
         node_http: ours.http,
+        node_proofs: ours.proofs,
         canary_extras,
         questions,
         sources,

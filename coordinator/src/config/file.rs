@@ -381,6 +381,21 @@ pub struct NodeFile {
     #[serde(default)]
     #[schemars(with = "Option<HttpFile>")]
     pub http: Option<Spanned<HttpFile>>,
+    /// How it proves its life; absent: it does not.
+    #[serde(default)]
+    pub proof: Option<ProofFile>,
+}
+
+/// `proof:` of a node
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProofFile {
+    /// Public key of its responder, 64 hexadecimal digits: `parallax-agent respond --public`.
+    #[schemars(with = "String")]
+    pub key: Spanned<String>,
+    /// TCP port of its responder; absent: 7443.
+    #[serde(default)]
+    pub port: Option<u16>,
 }
 
 /// One of `services:`

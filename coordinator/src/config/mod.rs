@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use parallax_decide::names::{ControlName, DomainName, DriverName, NodeName, ResolverName, VantageName};
 use parallax_decide::topology::{Mode, Topology};
+use parallax_proto::LIFE_KEY_BYTES;
 
 use crate::secret;
 use error::Faults;
@@ -71,6 +72,8 @@ pub struct Config {
     pub node_server_names: BTreeMap<NodeName, DomainName>,
     /// Requests after TLS, of the nodes that have one.
     pub node_http: BTreeMap<NodeName, HttpCheck>,
+    /// What proves the life of the nodes that prove it.
+    pub node_proofs: BTreeMap<NodeName, NodeProof>,
     /// Particulars of the canaries that have any.
     pub canary_extras: BTreeMap<DomainName, CanaryExtra>,
     /// What endpoint checks ask.
@@ -81,6 +84,15 @@ pub struct Config {
     pub schedule: Schedule,
     /// What is allowed in the file and hardly meant.
     pub warnings: Option<Faults>,
+}
+
+/// What proves a node's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeProof {
+    /// Its Ed25519 public key.
+    pub key: [u8; LIFE_KEY_BYTES],
+    /// TCP port of its responder (`parallax-agent respond`).
+    pub port: u16,
 }
 
 impl Config {

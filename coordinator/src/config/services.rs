@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use parallax_decide::address::special_purpose;
 use parallax_decide::names::{DomainName, DriverName, NodeName, ServiceName};
 use parallax_decide::topology::{Node, Service};
+use parallax_proto::LIFE_PORT;
 use serde_saphyr::Spanned;
 
 use super::canaries::{self, Times};
 use super::check::{bounded, port, public_name, unknown};
 use super::error::Found;
 use super::file::{DriverFile, DriverKind, File, ServiceFile, TsigAlgorithmName};
-use super::{Driver, HttpCheck, Rfc2136, TsigAlgorithm, spelling};
+use super::{Driver, HttpCheck, NodeProof, Rfc2136, TsigAlgorithm, spelling};
+use crate::ingest::life;
 use crate::secret::Source;
 
 /// Most nodes: each is probed from each vantage.
@@ -33,6 +35,8 @@ pub struct Ours {
     pub server_names: BTreeMap<NodeName, DomainName>,
     /// Requests after TLS.
     pub http: BTreeMap<NodeName, HttpCheck>,
+    /// What proves their life.
+    pub proofs: BTreeMap<NodeName, NodeProof>,
     /// Services.
     pub services: BTreeMap<ServiceName, Service>,
     /// Drivers.
@@ -42,6 +46,7 @@ pub struct Ours {
 /// Checks nodes, drivers and services.
 pub fn check(file: &File, times: Times<'_>, found: &mut Found) -> Ours {
     let (nodes, server_names, http) = check_nodes(file, times, found);
+    let proofs = check_proofs(file, found);
     let mut drivers = BTreeMap::new();
     if file.drivers.len() > DRIVERS_MAX {
         found.whole(format!("`drivers` holds {}; at most {DRIVERS_MAX} are supported", file.drivers.len()));
@@ -71,7 +76,7 @@ pub fn check(file: &File, times: Times<'_>, found: &mut Found) -> Ours {
         }
     }
     check_used(file, found);
-    Ours { nodes, server_names, http, services, drivers }
+    Ours { nodes, server_names, http, proofs, services, drivers }
 }
 
 /// A driver that nothing uses is a name that was misspelt, or access to a zone that nobody needs.
@@ -156,13 +161,41 @@ fn check_nodes(file: &File, times: Times<'_>, found: &mut Found) -> Particulars 
         }
         nodes.insert(
             name.clone(),
-            Node { address: node.address.value, port: node.port, tls: node.server_name.is_some(), proof: false },
+            Node {
+                address: node.address.value,
+                port: node.port,
+                tls: node.server_name.is_some(),
+                proof: node.proof.is_some(),
+            },
         );
         if let Some(server_name) = server_name {
             server_names.insert(name, server_name);
         }
     }
     (nodes, server_names, requests)
+}
+
+/// A key that two nodes had would let the one prove the other's life.
+fn check_proofs(file: &File, found: &mut Found) -> BTreeMap<NodeName, NodeProof> {
+    let (mut proofs, mut keys) = (BTreeMap::new(), BTreeMap::new());
+    for (name, one) in &file.nodes {
+        let (Ok(name), Some(proof)) = (name.parse::<NodeName>(), &one.value.proof) else { continue };
+        if proof.port.unwrap_or(LIFE_PORT) == 0 {
+            found.at(one, "port 0 of `proof` cannot be contacted");
+        }
+        let Some(key) = life::key(&proof.key.value) else {
+            found.at(
+                &proof.key,
+                "a public key has 64 hexadecimal digits: `parallax-agent respond --public` on the node prints it",
+            );
+            continue;
+        };
+        if let Some(other) = keys.insert(key, name.clone()) {
+            found.at(&proof.key, format!("nodes `{other}` and `{name}` have the same key: give each its own"));
+        }
+        proofs.insert(name, NodeProof { key, port: proof.port.unwrap_or(LIFE_PORT) });
+    }
+    proofs
 }
 
 fn check_driver(one: &DriverFile, found: &mut Found) -> Option<Driver> {

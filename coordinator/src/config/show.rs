@@ -10,6 +10,7 @@ use super::embedded;
 use super::file::{DohFormatName, DohMethodName, HttpVersionName};
 use super::identity::{Identity, Pair};
 use super::{Config, Driver, Endpoint, HttpCheck, Listen, TsigAlgorithm, WebListen};
+use crate::hex::hex;
 use parallax_decide::topology::{ControlKind, Mode, Policy, Role};
 
 /// The configuration as JSON, `schema` 1.
@@ -74,6 +75,7 @@ pub fn as_json(config: &Config) -> Value {
         "nodes": topology.nodes.iter().map(|(name, node)| json!({
             "name": name, "address": node.address, "port": node.port,
             "server_name": config.node_server_names.get(name), "http": config.node_http.get(name).map(http),
+            "proof": config.node_proofs.get(name).map(|proof| json!({ "key": hex(&proof.key), "port": proof.port })),
         })).collect::<Vec<_>>(),
         "services": topology.services.iter().map(|(name, service)| json!({
             "name": name, "hostname": service.hostname, "ttl_s": service.ttl_s, "native": service.native,

@@ -69,6 +69,10 @@ pub fn content(config: &Config, vantage: &VantageName) -> v1::Assignment {
                 port: u32::from(node.port),
                 server_name: config.node_server_names.get(name).map(ToString::to_string).unwrap_or_default(),
                 http: config.node_http.get(name).map(http),
+                life: config
+                    .node_proofs
+                    .get(name)
+                    .map(|proof| v1::LifeResponder { port: u32::from(proof.port), public_key: proof.key.to_vec() }),
             })
             .collect(),
         schedule: Some(schedule(config, vantage)),

@@ -9,6 +9,19 @@ use parallax_proto::{ADDRESSES_MAX, TEXT_BYTES_MAX, v1};
 use super::assignment::octets;
 use crate::hub::{ChangeOutcome, ChangeReport, ChangeTask, LocalChange, Task, TaskId, Work};
 
+/// The word for why a node gave no proof of life; none: nothing is said, or by an agent that knows more words.
+#[must_use]
+pub fn life_trouble(wire: i32) -> Option<&'static str> {
+    match v1::LifeTrouble::try_from(wire) {
+        Ok(v1::LifeTrouble::NoNonce) => Some("no_nonce"),
+        Ok(v1::LifeTrouble::NotAsked) => Some("not_asked"),
+        Ok(v1::LifeTrouble::NotReached) => Some("not_reached"),
+        Ok(v1::LifeTrouble::NoAnswer) => Some("no_answer"),
+        Ok(v1::LifeTrouble::Mismatch) => Some("mismatch"),
+        Ok(v1::LifeTrouble::Unspecified) | Err(_) => None,
+    }
+}
+
 /// A request for evidence.
 #[must_use]
 pub fn task(id: TaskId, task: &Task) -> v1::Task {

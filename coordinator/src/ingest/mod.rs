@@ -40,6 +40,7 @@ mod full_disk;
 pub mod handshakes;
 mod http2;
 pub mod in_hand;
+pub mod life;
 pub mod order;
 pub mod pace;
 mod records;

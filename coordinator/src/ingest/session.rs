@@ -39,11 +39,13 @@ use super::committer::Committer;
 use super::convert;
 use super::handshakes::{Arriving, Settled};
 use super::in_hand::{Full, InHand, Share};
+use super::life::Life;
 use super::order::Orders;
 use super::standing::{self, Stream};
 use crate::clock;
+use crate::config::Config;
 use crate::hub::{self, Arrival, OUTBOUND_MAX, Outbound};
-use crate::identity::keeper::Keeper;
+use crate::identity::keeper::{self, Keeper};
 use crate::mailbox::{Receiver, Sender, mailbox};
 use crate::state::App;
 use crate::store::vantage::VantageId;
@@ -287,6 +289,11 @@ impl Session {
         Ok(Opened { boot, trust, stands, place, settled, waiting })
     }
 
+    /// What proofs of life from this vantage are held against, now.
+    fn life<'a>(&self, config: &'a Config, held: &'a keeper::Held) -> Life<'a> {
+        Life { held, nodes: &config.node_proofs, vantage: self.id, now: self.app.clock.now() }
+    }
+
     /// A message's share of what may be in hand, or the wait for it.
     fn share(&self, message: &v1::AgentMessage) -> Result<Option<Share>, Room> {
         let Some(FromAgent::Batch(batch)) = &message.message else { return Ok(None) };
@@ -303,7 +310,8 @@ impl Session {
         match &message.message {
             Some(FromAgent::Ping(ping)) => {
                 let unix_ms = u64::try_from(clock::wall_ms()).unwrap_or(0);
-                self.send(ToAgent::Pong(v1::Pong { nonce: ping.nonce, unix_ms })).await?;
+                let life = self.life(&self.app.config.load(), &self.keeper.held()).nonce();
+                self.send(ToAgent::Pong(v1::Pong { nonce: ping.nonce, unix_ms, life })).await?;
                 Ok(None)
             }
             Some(FromAgent::ChangeReport(report)) => match convert::report(report) {

@@ -37,6 +37,7 @@ mod batches;
 mod enrolment;
 mod identity;
 mod issuing;
+mod life;
 mod skew;
 mod tasks;
 mod trouble;

@@ -8,6 +8,7 @@ use parallax_proto::{BATCH_OBSERVATIONS_MAX, v1};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::ingest::life::Life;
 use crate::store::commit::Item;
 use crate::store::log::NewObservation;
 use crate::store::refusal::Refused;
@@ -44,6 +45,8 @@ pub struct Context<'a> {
     pub boot: Uuid,
     /// What it was assigned.
     pub topology: &'a Topology,
+    /// What proofs of life are held against; none: nobody looks at them.
+    pub life: Option<Life<'a>>,
 }
 
 /// A batch, checked.
@@ -117,7 +120,7 @@ fn observation(wire: &v1::Observation, current: bool, context: Context<'_>) -> R
     let age = if current { age_of(wire.age_ms) } else { Duration::ZERO };
     let Taken { fact, detail, lost_ago } = match &wire.fact {
         Some(v1::observation::Fact::Resolution(one)) => resolution::resolution(one, topology)?,
-        Some(v1::observation::Fact::Connection(one)) => connection::connection(one, topology)?,
+        Some(v1::observation::Fact::Connection(one)) => connection::connection(one, context, current.then_some(age))?,
         Some(v1::observation::Fact::EndpointCheck(one)) => check::endpoint_check(one, topology)?,
         Some(v1::observation::Fact::ControlCheck(one)) => check::control_check(one, topology)?,
         Some(v1::observation::Fact::Path(one)) => record::path(one)?,

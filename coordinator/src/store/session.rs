@@ -7,7 +7,7 @@ use parallax_decide::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use super::{StoreError, timestamp};
+use super::{StoreError, offset, timestamp};
 
 /// Channel on which changed streams are told: keys of vantages, with commas between, or [`ALL`].
 pub const SESSION_CHANNEL: &str = "session";
@@ -251,6 +251,25 @@ async fn clones(connection: &mut PgConnection, began: &[Held]) -> Result<Vec<Clo
         Ok(Clone { vantage, remote: row.remote, other_remote: row.other_remote, count: row.count })
     });
     clones.collect()
+}
+
+/// Vantages under whose identity two machines reported since this moment, and when last.
+///
+/// # Errors
+/// When the database refuses, or holds a name this version does not take.
+pub async fn clones_since(
+    connection: &mut PgConnection,
+    since: Timestamp,
+) -> Result<Vec<(VantageName, Timestamp)>, StoreError> {
+    let rows = sqlx::query!(
+        "select v.name, c.last_at from session_clone c join vantage v on v.id = c.vantage_id
+         where c.last_at >= $1 order by v.name",
+        offset(since)
+    )
+    .fetch_all(connection)
+    .await?;
+    let name = |text: &str| text.parse().map_err(|error| StoreError::content("vantage", "name", text, error));
+    rows.into_iter().map(|row| Ok((name(&row.name)?, timestamp(row.last_at)))).collect()
 }
 
 /// Who holds the newest stream of each vantage; `only`: of these, by key.

@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use crate::judging::{self, PAGE_MAX};
 use crate::store::StoreError;
 use crate::store::log::{Position, observations_after, set_aside};
+use crate::store::session::clones_since;
 
 /// Pages read in one tick; when there are more, nothing is judged before they are read as well.
 const PAGES_MAX: usize = 25;
@@ -44,11 +45,15 @@ impl Reader {
                 tracing::error!(count, id, why = %first.why, "rows of the log cannot be read; they decide nothing");
                 set_aside(connection, &page.unreadable).await?;
             }
-            match page.behind {
-                Some(behind) => self.position = behind,
-                None => return Ok(true),
+            let read = i64::try_from(page.rows).unwrap_or(i64::MAX);
+            if let Some(behind) = page.behind {
+                self.position = behind;
             }
-            if i64::try_from(page.rows).is_ok_and(|read| read < PAGE_MAX) {
+            if read < PAGE_MAX {
+                // Streams show it, and no row of the log does.
+                for (vantage, at) in clones_since(connection, self.position.from).await? {
+                    self.fold.note_clone(topology, &vantage, at);
+                }
                 return Ok(true);
             }
         }

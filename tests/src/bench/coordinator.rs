@@ -282,7 +282,7 @@ async fn converse(
                     Some(agent_message::Message::Ping(ping)) => {
                         lock().pings += 1;
                         let unix_ms = whole_ms(clock::unix_ms());
-                        coordinator_message::Message::Pong(v1::Pong { nonce: ping.nonce, unix_ms })
+                        coordinator_message::Message::Pong(v1::Pong { nonce: ping.nonce, unix_ms, life: None })
                     }
                     Some(agent_message::Message::Hello(_) | agent_message::Message::ChangeReport(_) | agent_message::Message::Renewal(_)) | None => continue,
                 }

@@ -48,7 +48,11 @@ impl Session {
         loop {
             let message = self.from_agent.message().await.ok()??.message?;
             let agent_message::Message::Ping(ping) = message else { return Some(message) };
-            let pong = coordinator_message::Message::Pong(v1::Pong { nonce: ping.nonce, unix_ms: clock::unix_ms() });
+            let pong = coordinator_message::Message::Pong(v1::Pong {
+                nonce: ping.nonce,
+                unix_ms: clock::unix_ms(),
+                life: None,
+            });
             self.to_agent.send(Ok(v1::CoordinatorMessage { message: Some(pong) })).await.ok()?;
         }
     }

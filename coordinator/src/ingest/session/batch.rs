@@ -51,7 +51,9 @@ impl Session {
 
     pub(super) fn take_batch(&self, batch: &v1::Batch, boot: Uuid) -> UnderWay {
         let config = self.app.config.load();
-        let context = Context { vantage: self.id, boot, topology: &config.topology };
+        let held = self.keeper.held();
+        let context =
+            Context { vantage: self.id, boot, topology: &config.topology, life: Some(self.life(&config, &held)) };
         let checked = match validate::batch(batch, context) {
             Ok(checked) => self.within_room(checked),
             Err(fault) => return self.refuse_whole(fault, boot, Some(batch)),

@@ -1,14 +1,18 @@
 //! Whether an address could be used.
 
-use parallax_decide::observation::{Connection, Fact, Group, Kind, Outcome, Says, Target};
-use parallax_decide::topology::Topology;
+use std::time::Duration;
+
+use parallax_decide::observation::{Connection, Fact, Group, Kind, Outcome, Proof, Says, Target};
 use parallax_proto::{ATTEMPTS_MAX, v1};
 use serde_json::{Map, Value, json};
 
 use super::field::{address, at_most, certificate, http_status, keep, node, port, times, watched_name};
-use super::{Fault, Taken, words};
+use super::{Context, Fault, Taken, words};
+use crate::ingest::life::{trouble, well_formed};
 
-pub(super) fn connection(wire: &v1::Connection, topology: &Topology) -> Result<Taken, Fault> {
+/// `age`: how long ago it ended, where that is known. What is of an earlier start proves nothing.
+pub(super) fn connection(wire: &v1::Connection, context: Context<'_>, age: Option<Duration>) -> Result<Taken, Fault> {
+    let topology = context.topology;
     let outcome = words::outcome(wire.outcome)?;
     let target = match &wire.target {
         Some(v1::connection::Target::Name(text)) => Target::Name(watched_name(text, topology)?),
@@ -38,6 +42,15 @@ pub(super) fn connection(wire: &v1::Connection, topology: &Topology) -> Result<T
         ));
     }
     keep(&mut detail, "small_segments", small.map(Outcome::word));
+    let proof = wire.life.as_ref();
+    if proof.is_some_and(|proof| !well_formed(proof)) {
+        return Err(("out_of_range", "a proof of life whose key or signature has another length".to_owned()));
+    }
+    if let (Target::Node(node), Some(life), Some(age)) = (&target, context.life, age) {
+        let found = life.proof(node, outcome.says() == Says::Works, proof, life.now.minus(age));
+        keep(&mut detail, "proof", found.map(Proof::word));
+        keep(&mut detail, "proof_trouble", proof.and_then(trouble));
+    }
     let fact = Connection {
         target,
         address: address(&wire.address)?,

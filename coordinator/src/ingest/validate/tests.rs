@@ -14,7 +14,7 @@ const BOOT: &str = "000000000000000000000000000b0071";
 fn check(observations: Vec<v1::Observation>) -> Checked {
     let config = testing::example();
     let boot = boot_id(BOOT).unwrap();
-    let context = Context { vantage: VantageId(1), boot, topology: &config.topology };
+    let context = Context { vantage: VantageId(1), boot, topology: &config.topology, life: None };
     batch(
         &v1::Batch { boot_id: BOOT.to_owned(), observations, lane: v1::Lane::Urgent.into(), ..v1::Batch::default() },
         context,
@@ -206,7 +206,7 @@ fn a_path_a_loss_and_missed_rounds_are_taken_with_their_particulars() {
     assert!(found.lost_ago.is_some_and(|(first, last)| first.as_millis() == 9000 && last.as_millis() == 4000));
     // The ages of a batch of an earlier start are by a clock that is gone.
     let config = testing::example();
-    let context = Context { vantage: VantageId(1), boot: Uuid::from_u128(7), topology: &config.topology };
+    let context = Context { vantage: VantageId(1), boot: Uuid::from_u128(7), topology: &config.topology, life: None };
     let observations = vec![observed(v1::observation::Fact::Loss(loss()))];
     let earlier =
         v1::Batch { boot_id: BOOT.to_owned(), observations, lane: v1::Lane::Urgent.into(), ..v1::Batch::default() };
@@ -230,7 +230,8 @@ fn a_path_a_loss_and_missed_rounds_are_taken_with_their_particulars() {
 #[test]
 fn a_batch_of_no_known_lane_is_refused_as_a_whole() {
     let config = testing::example();
-    let context = Context { vantage: VantageId(1), boot: boot_id(BOOT).unwrap(), topology: &config.topology };
+    let context =
+        Context { vantage: VantageId(1), boot: boot_id(BOOT).unwrap(), topology: &config.topology, life: None };
     let observations = vec![observed(v1::observation::Fact::Connection(connection()))];
     for lane in [0, 3] {
         let sent =

@@ -102,6 +102,7 @@ pub async fn observations_after(
                   case when o.kind in ('endpoint_check', 'path', 'loss', 'missed') then o.detail
                        when o.kind = 'control_check' then jsonb_build_object('clock_offset_ms', o.detail -> 'clock_offset_ms',
                             'failures', o.detail -> 'failures', 'checks', o.detail -> 'checks')
+                       when o.kind = 'connection' and o.detail ? 'proof' then jsonb_build_object('proof', o.detail -> 'proof')
                        when o.kind = 'resolution' and (o.outcome = 'nxdomain' or o.detail ?| array['ede', 'odd_replies', 'validation'])
                        then jsonb_build_object('ede', o.detail -> 'ede',
                             'flags', o.detail -> 'reply' -> 'flags', 'validation', o.detail -> 'validation',
@@ -168,6 +169,7 @@ pub async fn observations_by_id(
                   case when o.kind in ('endpoint_check', 'path', 'loss', 'missed') then o.detail
                        when o.kind = 'control_check' then jsonb_build_object('clock_offset_ms', o.detail -> 'clock_offset_ms',
                             'failures', o.detail -> 'failures', 'checks', o.detail -> 'checks')
+                       when o.kind = 'connection' and o.detail ? 'proof' then jsonb_build_object('proof', o.detail -> 'proof')
                        when o.kind = 'resolution' and (o.outcome = 'nxdomain' or o.detail ?| array['ede', 'odd_replies', 'validation'])
                        then jsonb_build_object('ede', o.detail -> 'ede',
                             'flags', o.detail -> 'reply' -> 'flags', 'validation', o.detail -> 'validation',
