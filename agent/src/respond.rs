@@ -46,7 +46,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Flags of `respond`.
 #[derive(Debug, Clone, Args)]
 pub struct Respond {
-    /// Where to listen, ADDRESS:PORT. [default: [::]:7443, all addresses of both families]
+    /// Where to listen, ADDRESS:PORT; port 7443 of all addresses of both families unless it is given.
     #[arg(long, value_name = "ADDRESS:PORT", env = "PARALLAX_RESPOND_LISTEN")]
     pub listen: Option<SocketAddr>,
 
