@@ -19,6 +19,7 @@ use parallax_tests::lab::servers::web::{self, WebOptions};
 use parallax_tests::lab::world::World;
 use parallax_tests::outer::{self, INTERRUPTED};
 use parallax_tests::page::Page;
+use parallax_tests::zoo::play;
 
 #[derive(Parser)]
 #[command(name = "parallax-lab", version, about = "The demo of Parallax, and the lab it runs in")]
@@ -45,6 +46,8 @@ enum Command {
         #[arg(long, hide = true)]
         inside: Option<PathBuf>,
     },
+    /// Everything that can go wrong in a lab, at once: each case must show its verdict.
+    Zoo(ZooOptions),
     /// Measure what the agent costs.
     Bench {
         /// What to measure.
@@ -88,6 +91,19 @@ struct WorldOptions {
     #[arg(long, value_enum, default_value = "auto")]
     world: Wanted,
     /// Keep the run's directory with its logs.
+    #[arg(long)]
+    keep: bool,
+    /// Directory of the run, when already inside.
+    #[arg(long, hide = true)]
+    inside: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct ZooOptions {
+    /// Which world; there is one of namespaces only.
+    #[arg(long, value_enum, default_value = "namespaces")]
+    world: Wanted,
+    /// Keep the run's directory with logs and databases.
     #[arg(long)]
     keep: bool,
     /// Directory of the run, when already inside.
@@ -150,6 +166,7 @@ async fn run_async(command: Command) -> Result<u8> {
         Command::Demo(options) => demo(options).await,
         Command::World(options) => world(options).await,
         Command::Detection { options, world: _, inside } => detect(options, inside).await,
+        Command::Zoo(options) => zoo(options).await,
         Command::Bench { what, world: _, inside } => measure(what, inside).await,
         Command::Web(options) => web::serve(options).await.map(|()| 0),
         Command::Look(options) => {
@@ -254,6 +271,34 @@ async fn check_world(kind: Kind, directory: &std::path::Path) -> Result<u8> {
     world.stop().await?;
     println!("{} of the expectations did not hold", findings.failed);
     Ok(u8::from(findings.failed > 0 || !ended.is_empty()))
+}
+
+async fn zoo(options: ZooOptions) -> Result<u8> {
+    let Some(directory) = options.inside else {
+        let decision = decide(options.world)?;
+        if decision.kind == Kind::Loopback {
+            bail!("the zoo needs namespaces: {}", decision.reason);
+        }
+        let arguments = ["zoo"].into_iter().chain(options.keep.then_some("--keep")).map(OsString::from);
+        return outer::run(&decision, &arguments.collect::<Vec<_>>(), None, options.keep).await;
+    };
+    let mut slot = None;
+    let played = tokio::select! {
+        () = outer::told_to_stop() => None,
+        played = play::run(&directory, &mut slot) => Some(played),
+    };
+    if let Some(zoo) = &mut slot {
+        zoo.stop().await?;
+    }
+    match played {
+        Some(played) => played.map(|()| 0),
+        None => {
+            if !options.keep {
+                outer::remove(&directory);
+            }
+            Ok(INTERRUPTED)
+        }
+    }
 }
 
 /// What the first line says about the world.

@@ -42,15 +42,8 @@ impl Certificates {
     /// A certificate cannot be made or written.
     pub fn create(directory: &Path) -> Result<Self> {
         super::run_dir::private(directory)?;
-        let authority_key = KeyPair::generate()?;
-        let mut parameters = CertificateParams::default();
-        parameters.distinguished_name.push(DnType::CommonName, "Parallax lab authority");
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let certificate = parameters.self_signed(&authority_key)?;
         let authority = directory.join("lab-ca.pem");
-        write_private(&authority, &certificate.pem())?;
-        let issuer = Issuer::new(parameters, authority_key);
+        let issuer = found("Parallax lab authority", &authority)?;
 
         let resolver_names: Vec<String> = PUBLIC_RESOLVERS.iter().map(|r| r.server_name.to_owned()).collect();
         let resolver_addresses: Vec<Ipv4Addr> = PUBLIC_RESOLVERS.iter().map(|r| r.address).collect();
@@ -74,6 +67,21 @@ impl Certificates {
     }
 }
 
+/// Founds an authority and writes its certificate to a file.
+///
+/// # Errors
+/// It cannot be made or written.
+pub fn found(name: &str, certificate_file: &Path) -> Result<Issuer<'static, KeyPair>> {
+    let key = KeyPair::generate()?;
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let certificate = parameters.self_signed(&key)?;
+    write_private(certificate_file, &certificate.pem())?;
+    Ok(Issuer::new(parameters, key))
+}
+
 /// A service's host name.
 #[must_use]
 pub fn host_name(node: &str) -> String {
@@ -90,15 +98,45 @@ fn files(directory: &Path, name: &str) -> ServerFiles {
     ServerFiles { certificate: directory.join(format!("{name}.pem")), key: directory.join(format!("{name}.key")) }
 }
 
-fn issue(
+/// Issues a server's certificate for these names and addresses, into a directory.
+///
+/// # Errors
+/// It cannot be made or written.
+pub fn issue(
     issuer: &Issuer<'_, KeyPair>,
     directory: &Path,
     name: &str,
     names: &[String],
     addresses: &[Ipv4Addr],
 ) -> Result<ServerFiles> {
-    let key = KeyPair::generate()?;
+    let parameters = CertificateParams::new(names.to_vec()).with_context(|| format!("names of {name}"))?;
+    finish(issuer, directory, name, parameters, addresses)
+}
+
+/// As [`issue`], and its time was over years ago.
+///
+/// # Errors
+/// It cannot be made or written.
+pub fn issue_expired(
+    issuer: &Issuer<'_, KeyPair>,
+    directory: &Path,
+    name: &str,
+    names: &[String],
+) -> Result<ServerFiles> {
     let mut parameters = CertificateParams::new(names.to_vec()).with_context(|| format!("names of {name}"))?;
+    parameters.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    parameters.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    finish(issuer, directory, name, parameters, &[])
+}
+
+fn finish(
+    issuer: &Issuer<'_, KeyPair>,
+    directory: &Path,
+    name: &str,
+    mut parameters: CertificateParams,
+    addresses: &[Ipv4Addr],
+) -> Result<ServerFiles> {
+    let key = KeyPair::generate()?;
     parameters.subject_alt_names.extend(addresses.iter().map(|a| SanType::IpAddress(IpAddr::V4(*a))));
     parameters.distinguished_name.push(DnType::CommonName, format!("Parallax lab {name}"));
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

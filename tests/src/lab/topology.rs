@@ -79,7 +79,11 @@ fn filter() -> String {
     )
 }
 
-async fn batch(namespace: Option<&str>, lines: &str) -> Result<()> {
+/// Runs lines of `ip -batch`, in a namespace or where it stands.
+///
+/// # Errors
+/// `ip` refuses one of them.
+pub async fn batch(namespace: Option<&str>, lines: &str) -> Result<()> {
     let mut command = tokio::process::Command::new("ip");
     if let Some(namespace) = namespace {
         command.args(["-n", namespace]);
