@@ -37,9 +37,11 @@ create table incident (
     members   text[] not null,
     conclusion jsonb not null,
     changes_made integer not null default 0,
+    relapses  integer not null default 0,
     check (closed_at is null or closed_at >= opened_at)
 );
 create unique index incident_open on incident (key) where closed_at is null;
+create index incident_closed on incident (closed_at);
 comment on table  incident is 'A finding that outlasted hysteresis, from opening to closing.';
 comment on column incident.id is 'Number people use.';
 comment on column incident.opened_at is 'When it opened.';
@@ -51,6 +53,7 @@ comment on column incident.vantage is 'The one vantage it holds at; null: wider.
 comment on column incident.subject is 'What it is about: the vantage for answers unroutable there, the service, the node, the name.';
 comment on column incident.members is 'Names it affects, sorted.';
 comment on column incident.conclusion is 'The finding with its reasons, as data.';
+comment on column incident.relapses is 'How often in a row before this its subject was found again within the policy''s relapse window after an incident closed; each doubles how long all must be well until this one closes.';
 comment on column incident.changes_made is 'Real changes made for it, of any kind; a return to native is not counted.';
 
 create table incident_event (

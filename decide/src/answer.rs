@@ -24,7 +24,8 @@
 //! | 20 | else | insufficient evidence |
 //!
 //! "Proves" means by a probe that ended after the address began to fail here: an older success may
-//! be the world before the fault. Rows 2 to 10 need `k_min` agreeing answers over `span_min`; until then: insufficient evidence.
+//! be the world before the fault. Rows 2 to 10 need as many agreeing answers as a run of failures (`chance`), over
+//! `span_min`, and a control that passed since; until then: insufficient evidence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -39,7 +40,7 @@ use crate::observation::{Family, ObservationId, Outcome, Target};
 use crate::reach::Reach;
 use crate::time::Timestamp;
 use crate::topology::Topology;
-use crate::vantage::VantageJudgement;
+use crate::vantage::{VantageJudgement, controls_passed_since};
 use crate::verdict::{AddressVerdict, AnswerVerdict};
 
 /// An answer, with what decided.
@@ -131,7 +132,7 @@ pub fn judge(
     // The family that carries addresses speaks for the answer; without any, IPv4 does.
     let speaker = [v4, v6].into_iter().flatten().find(|part| !part.addresses.is_empty()).or(v4).or(v6);
     if let Some(speaker) = speaker {
-        answer.verdict = row(setting, at, name, speaker, &answer);
+        answer.verdict = row(setting, at, state, name, speaker, &answer);
     }
     answer
 }
@@ -167,17 +168,19 @@ fn compare_addresses(setting: Setting<'_>, at: &VantageName, name: &DomainName, 
 fn row(
     setting: Setting<'_>,
     at: &VantageName,
+    state: &VantageState,
     name: &DomainName,
     speaker: &AnswerState,
     answer: &Answer,
 ) -> AnswerVerdict {
-    let policy = &setting.topology.policy;
     let standing = setting.vantages.get(at);
     let may_accuse = standing.is_some_and(VantageJudgement::may_accuse);
     if !may_accuse && answer.proven.is_empty() {
         return AnswerVerdict::InsufficientEvidence;
     }
-    let settled = speaker.times >= policy.k_min && speaker.at.since(speaker.since) >= policy.span_min;
+    // As for an address: what the controls lose is regarded, and one of them must have passed since it was enough.
+    let settled =
+        speaker.confirmed_at.is_some_and(|confirmed_at| controls_passed_since(setting.topology, state, confirmed_at));
     let if_settled = |verdict| if settled { verdict } else { AnswerVerdict::InsufficientEvidence };
     if !speaker.outcome.is_reply() {
         return if_settled(AnswerVerdict::NotObtained);

@@ -109,8 +109,22 @@ pub struct AnswerState {
     pub since: Timestamp,
     /// How many times in a row.
     pub times: u32,
+    /// When they became enough by count and span.
+    pub confirmed_at: Option<Timestamp>,
     /// Its observation.
     pub id: ObservationId,
+}
+
+impl AnswerState {
+    /// Whether a later one agrees with it. In which way no reply came is all the same, and who forges may give another address
+    /// each time: that is the same fault.
+    fn agrees(&self, later: &Self) -> bool {
+        let forged = later.marks.injected || later.marks.bogus;
+        let mute = !self.outcome.is_reply() && !later.outcome.is_reply();
+        (mute || self.outcome == later.outcome)
+            && self.marks == later.marks
+            && (forged || self.addresses == later.addresses)
+    }
 }
 
 /// What a reply says besides its content, as far as judging reads it.
@@ -222,7 +236,7 @@ impl Fold {
             });
         }
         match &observation.fact {
-            Fact::Resolution(resolution) => state.apply_resolution(resolution, observation),
+            Fact::Resolution(resolution) => state.apply_resolution(resolution, observation, &topology.policy),
             Fact::Connection(connection) => state.apply_connection(connection, observation, &topology.policy),
             Fact::ControlCheck(check) => state.apply_control(check, observation),
             Fact::EndpointCheck(check) => state.apply_endpoint(check, observation, &topology.policy),
@@ -264,35 +278,31 @@ impl VantageState {
         }
     }
 
-    fn apply_resolution(&mut self, resolution: &Resolution, observation: &Observation) {
+    fn apply_resolution(&mut self, resolution: &Resolution, observation: &Observation, policy: &Policy) {
         let key = (resolution.name.clone(), resolution.resolver.clone(), resolution.family);
         let addresses: BTreeSet<IpAddr> = resolution.addresses.iter().copied().collect();
         let old = self.answers.get(&key);
         if old.is_some_and(|old| old.at > observation.at) {
             return;
         }
-        let marks = Marks::of(resolution.outcome, observation.particulars);
-        // Who forges may give another address each time: that is the same fault.
-        let forged = marks.injected || marks.bogus;
-        let (since, times) = match old {
-            Some(old)
-                if old.outcome == resolution.outcome
-                    && old.marks == marks
-                    && (forged || old.addresses == addresses) =>
-            {
-                (old.since, old.times.saturating_add(1))
-            }
-            _ => (observation.at, 1),
-        };
-        let state = AnswerState {
+        let mut state = AnswerState {
             outcome: resolution.outcome,
             addresses,
-            marks,
+            marks: Marks::of(resolution.outcome, observation.particulars),
             at: observation.at,
-            since,
-            times,
+            since: observation.at,
+            times: 1,
+            confirmed_at: None,
             id: observation.id,
         };
+        if let Some(old) = old.filter(|old| old.agrees(&state)) {
+            (state.since, state.times) = (old.since, old.times.saturating_add(1));
+            state.confirmed_at = old.confirmed_at;
+        }
+        let enough = chance::enough(policy, self.recent, state.times);
+        if enough && state.at.since(state.since) >= policy.span_min && state.confirmed_at.is_none() {
+            state.confirmed_at = Some(state.at);
+        }
         self.answers.insert(key, state);
     }
 

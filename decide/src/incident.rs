@@ -1,11 +1,13 @@
 //! Findings that outlast hysteresis: when an incident opens, changes and closes.
 //!
 //! ```text
-//!   finding seen            held for open_after            well for return_span, nothing in force
+//!   finding seen            held for open_after            well for long enough, nothing in force
 //!  (nothing) ------> pending -------------------> open -------------------------------------> closed
 //!      ^                |                         |  ^
 //!      +-- finding gone +                         +--+ finding changes; unknown changes nothing
 //! ```
+//!
+//! How long is long enough each way: [`steady`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,9 +19,13 @@ use crate::finding::{Finding, Reason, Subject};
 use crate::judge::{Judgement, live_resolver, watched};
 use crate::names::{DomainName, NodeName, ResolverName, ServiceName, VantageName};
 use crate::time::Timestamp;
-use crate::topology::{Role, Topology};
+use crate::topology::{Policy, Role, Topology};
 use crate::vantage::VantageJudgement;
-use crate::verdict::{AnswerVerdict, EndpointVerdict, FleetVerdict, NodeVerdict, VantageVerdict};
+use crate::verdict::{AnswerVerdict, EndpointVerdict, NodeVerdict, VantageVerdict};
+
+pub mod steady;
+
+pub use steady::{Closed, Steady};
 
 /// Key of a stored incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -43,6 +49,8 @@ pub struct Open {
     pub outline: Option<Outline>,
     /// Since when its subject has been well without a break.
     pub well_since: Option<Timestamp>,
+    /// What hysteresis remembers of it.
+    pub steady: Steady,
 }
 
 /// The part of a finding whose change is worth a row: which kind, whom it affects, whether
@@ -76,12 +84,12 @@ pub fn outline(finding: &Finding) -> Outline {
 
 impl Open {
     /// Whether a finding about the subject says something that is not stored yet. That a member is
-    /// missing from it is none: it may be healed by a remedy, or not measured at the moment.
+    /// missing from it is none: it may be healed by a remedy, or not measured at the moment. Its name is
+    /// [`steady`]'s business.
     fn is_news(&self, finding: &Finding) -> bool {
         let Some(known) = &self.outline else { return true };
         let now = outline(finding);
-        (now.kind != known.kind && (known.eased || !softer(&known.kind, &now.kind)))
-            || !now.members.is_subset(&self.members)
+        !now.members.is_subset(&self.members)
             || now.resolvers.iter().any(|(key, verdict)| {
                 *verdict != AnswerVerdict::InsufficientEvidence && known.resolvers.get(key) != Some(verdict)
             })
@@ -90,13 +98,6 @@ impl Open {
                 .iter()
                 .any(|(name, now)| known.witnesses.get(name).is_none_or(|known| !now.is_subset(known)))
     }
-}
-
-/// Whether a node that was gone everywhere is now only unroutable from some. Vantages see a recovery
-/// one after another: that is the way back and no other fault, and must not rename the incident. Once all had seen it
-/// well, it is another fault.
-fn softer(known: &str, now: &str) -> bool {
-    NodeVerdict::from_word(known).is_some_and(NodeVerdict::gone) && now == NodeVerdict::UnroutableFromSome.word()
 }
 
 /// What happened to an incident.
@@ -128,6 +129,7 @@ pub enum Transition {
 pub struct Book {
     pending: BTreeMap<Subject, Timestamp>,
     open: BTreeMap<Subject, Open>,
+    closed: BTreeMap<Subject, Closed>,
 }
 
 /// How the subject of an open incident is doing.
@@ -145,7 +147,40 @@ impl Book {
     /// A book with the incidents that are open in the store.
     #[must_use]
     pub fn new(open: impl IntoIterator<Item = Open>) -> Self {
-        Self { pending: BTreeMap::new(), open: open.into_iter().map(|i| (i.subject.clone(), i)).collect() }
+        let open = open.into_iter().map(|open| (open.subject.clone(), open)).collect();
+        Self { pending: BTreeMap::new(), open, closed: BTreeMap::new() }
+    }
+
+    /// The same, with what closed lately: of one subject the newest.
+    #[must_use]
+    pub fn with_closed(mut self, closed: impl IntoIterator<Item = Closed>) -> Self {
+        for one in closed {
+            if self.closed.get(&one.subject).is_none_or(|known| known.at <= one.at) {
+                self.closed.insert(one.subject.clone(), one);
+            }
+        }
+        self
+    }
+
+    /// What closed lately, in order of subject.
+    pub fn closed_lately(&self) -> impl Iterator<Item = &Closed> {
+        self.closed.values()
+    }
+
+    /// How often in a row a subject will have relapsed if it is found now.
+    #[must_use]
+    pub fn relapses(&self, subject: &Subject) -> u32 {
+        self.closed.get(subject).map_or(0, |closed| closed.relapses.saturating_add(1))
+    }
+
+    /// Ages that matter to the open incidents, each with the span it is compared with.
+    pub fn ages<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = (Timestamp, Duration)> + 'a {
+        self.open.values().flat_map(|open| {
+            let well = open.well_since.map(|at| (at, steady::close_after(policy, &open.subject, &open.steady)));
+            let naming = open.steady.naming.as_ref();
+            let naming = naming.map(|(_, at)| (*at, steady::rename_after(policy, &open.subject)));
+            well.into_iter().chain(naming)
+        })
     }
 
     /// The open incidents, in order of subject.
@@ -156,6 +191,8 @@ impl Book {
     /// Notes that the store has opened an incident for a finding.
     pub fn opened(&mut self, id: IncidentId, finding: &Finding, now: Timestamp) {
         self.pending.remove(&finding.subject);
+        let steady = Steady { relapses: self.relapses(&finding.subject), ..Steady::default() };
+        self.closed.remove(&finding.subject);
         let open = Open {
             id,
             subject: finding.subject.clone(),
@@ -164,6 +201,7 @@ impl Book {
             opened_at: now,
             outline: Some(outline(finding)),
             well_since: None,
+            steady,
         };
         self.open.insert(finding.subject.clone(), open);
     }
@@ -179,14 +217,18 @@ impl Book {
                 }
             }
             open.kind.clone_from(&finding.kind);
+            open.steady.naming = None;
             open.members.extend(finding.members.iter().cloned());
             open.outline = Some(news);
         }
     }
 
     /// Notes that the store has closed an incident.
-    pub fn closed(&mut self, id: IncidentId) {
-        self.open.retain(|_, open| open.id != id);
+    pub fn closed(&mut self, id: IncidentId, at: Timestamp) {
+        for (subject, open) in self.open.extract_if(.., |_, open| open.id == id) {
+            let relapses = open.steady.relapses;
+            self.closed.insert(subject.clone(), Closed { subject, at, relapses });
+        }
     }
 
     /// What the findings of this moment do to the incidents. `in_force` lists open incidents with a
@@ -203,17 +245,21 @@ impl Book {
     ) -> Vec<Transition> {
         let now = judgement.at;
         let mut transitions = Vec::new();
+        let policy = &topology.policy;
         let found: BTreeSet<&Subject> = findings.iter().map(|finding| &finding.subject).collect();
         self.pending.retain(|subject, _| found.contains(subject));
+        self.closed.retain(|_, closed| now.since(closed.at) <= policy.relapse_window);
         for finding in findings {
-            if let Some(open) = self.open.get(&finding.subject) {
-                if open.is_news(finding) {
+            if let Some(open) = self.open.get_mut(&finding.subject) {
+                let named = open.outline.is_none() || open.takes_name(policy, finding, now);
+                // What another name says is told together with that name.
+                if named || (open.kind == finding.kind && open.is_news(finding)) {
                     transitions.push(Transition::Change { id: open.id, finding: finding.clone() });
                 }
                 continue;
             }
             let since = *self.pending.entry(finding.subject.clone()).or_insert(now);
-            if now.since(since) >= hold(topology, finding) {
+            if now.since(since) >= steady::open_after(policy, finding) {
                 transitions.push(Transition::Open { finding: finding.clone() });
             }
         }
@@ -225,6 +271,10 @@ impl Book {
             {
                 outline.eased = true;
             }
+            open.steady.acted |= in_force.contains(&open.id);
+            if !found.contains(&open.subject) {
+                open.steady.naming = None;
+            }
             let health = if found.contains(&open.subject) || in_force.contains(&open.id) {
                 Health::Sick
             } else {
@@ -234,7 +284,7 @@ impl Book {
                 Health::Sick | Health::Unknown => open.well_since = None,
                 Health::Well => {
                     let since = *open.well_since.get_or_insert(now);
-                    if now.since(since) >= topology.policy.return_span {
+                    if now.since(since) >= steady::close_after(policy, &open.subject, &open.steady) {
                         transitions.push(Transition::Close { id: open.id, well_since: since });
                     }
                 }
@@ -242,34 +292,6 @@ impl Book {
         }
         transitions
     }
-}
-
-/// How long a finding must be seen before it opens an incident. One about controls rests on their
-/// newest round alone, so it must outlast as many rounds as any other fault needs probes; until then
-/// it only takes the vantage's word.
-fn hold(topology: &Topology, finding: &Finding) -> Duration {
-    let policy = &topology.policy;
-    let of_controls = match &finding.reason {
-        Reason::Vantage { judgement } => match judgement.verdict {
-            VantageVerdict::Silent | VantageVerdict::Suspect => false,
-            VantageVerdict::Late
-            | VantageVerdict::Unmeasured
-            | VantageVerdict::Captive
-            | VantageVerdict::UplinkDown
-            | VantageVerdict::Intercepted
-            | VantageVerdict::Degraded
-            | VantageVerdict::ClockSkewed
-            | VantageVerdict::Ok => true,
-        },
-        Reason::Fleet { verdict } => *verdict == FleetVerdict::ControlsFailed,
-        Reason::UnroutableHere { .. }
-        | Reason::DeadEverywhere { .. }
-        | Reason::AnswerUnusable { .. }
-        | Reason::Endpoint { .. }
-        | Reason::Node { .. } => false,
-    };
-    let rounds = policy.control_every.saturating_mul(policy.k_min.saturating_sub(1));
-    if of_controls { policy.open_after.max(rounds) } else { policy.open_after }
 }
 
 /// How the subject of an open incident is doing now.

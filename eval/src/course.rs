@@ -10,7 +10,7 @@ use parallax_decide::change::Change;
 use parallax_decide::endpoint::EndpointJudgement;
 use parallax_decide::finding::{self, Finding, Reason, Subject};
 use parallax_decide::fold::Fold;
-use parallax_decide::incident::{Book, IncidentId, Open, Transition, outline};
+use parallax_decide::incident::{Book, IncidentId, Open, Steady, Transition, outline};
 use parallax_decide::judge::{self, Judgement};
 use parallax_decide::names::{Addresses, NameError, NodeName, ServiceName, VantageName};
 use parallax_decide::node::NodeJudgement;
@@ -138,6 +138,7 @@ impl<'a> Course<'a> {
             // Changes that were made and taken back were made for something else than what is found now.
             outline: (record != Node::Native).then(|| outline(&finding)),
             well_since: None,
+            steady: Steady::default(),
         };
         self.book = Book::new([open]);
         let to = if record == Node::Native { Node::Fallback1 } else { record };
@@ -238,7 +239,7 @@ impl<'a> Course<'a> {
                     self.book.changed(&finding);
                     self.tell(&finding);
                 }
-                Transition::Close { id, .. } => self.book.closed(id),
+                Transition::Close { id, .. } => self.book.closed(id, judgement.at),
             }
         }
         judgement
@@ -389,6 +390,7 @@ impl<'a> Course<'a> {
             opened_at: NOW,
             outline: None,
             well_since: None,
+            steady: Steady::default(),
         });
         for decision in plan::plan(self.situation(judgement, &incident, &records, &relapses)) {
             match decision {
@@ -476,6 +478,7 @@ fn as_open(finding: &Finding) -> Open {
         opened_at: NOW,
         outline: None,
         well_since: None,
+        steady: Steady::default(),
     }
 }
 

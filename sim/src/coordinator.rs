@@ -9,7 +9,7 @@ use parallax_decide::change::Standing;
 use parallax_decide::finding::{self, Finding, Subject};
 use parallax_decide::fold::Fold;
 use parallax_decide::guard::{self, Facts, Refusal};
-use parallax_decide::incident::{Book, IncidentId, Open, Transition};
+use parallax_decide::incident::{Book, IncidentId, Open, Steady, Transition};
 use parallax_decide::judge::{self, Judgement};
 use parallax_decide::names::{Addresses, NodeName, ServiceName, VantageName};
 use parallax_decide::observation::{Fact, Observation, ObservationId, Particulars, Says, Target};
@@ -155,8 +155,13 @@ impl Coordinator {
         for observation in self.log.iter().filter(|observation| observation.received_at >= since) {
             self.fold.apply(topology, observation);
         }
-        let open: Vec<Open> = self.book.open().map(|open| Open { well_since: None, ..open.clone() }).collect();
-        self.book = Book::new(open);
+        let forgets = |open: &Open| Open {
+            well_since: None,
+            steady: Steady { naming: None, ..open.steady.clone() },
+            ..open.clone()
+        };
+        let open: Vec<Open> = self.book.open().map(forgets).collect();
+        self.book = Book::new(open).with_closed(self.book.closed_lately().cloned());
         (self.listening_since, self.asked, self.due) = (now, Asked::default(), Due::default());
         (self.progress, self.outcomes, self.proofs_asked) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         (self.read_at, self.calm, self.quiet) = (None, false, false);
@@ -326,7 +331,7 @@ impl Coordinator {
                 }
                 Transition::Close { id, .. } => {
                     self.note(truly, format!("incident {} closes", id.0));
-                    self.book.closed(id);
+                    self.book.closed(id, judgement.at);
                 }
             }
         }

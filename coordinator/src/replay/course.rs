@@ -7,7 +7,7 @@ use parallax_decide::change::Change;
 use parallax_decide::finding::{Finding, Subject};
 use parallax_decide::fold::Fold;
 use parallax_decide::guard::{self, Facts, Refusal};
-use parallax_decide::incident::{Book, IncidentId, Open, Transition, outline};
+use parallax_decide::incident::{Book, Closed, IncidentId, Open, Steady, Transition, outline};
 use parallax_decide::judge::judge;
 use parallax_decide::names::VantageName;
 use parallax_decide::observation::Observation;
@@ -117,8 +117,12 @@ impl Course {
     pub fn start(&mut self, topology: &Topology, listening_since: Timestamp, start: Timestamp) {
         self.take(topology);
         self.fold = Fold::listening_since(listening_since);
+        // As a start does: what the store has of hysteresis stays.
+        let mut steady: BTreeMap<IncidentId, Steady> =
+            self.book.open().map(|open| (open.id, Steady { naming: None, ..open.steady.clone() })).collect();
+        let closed: Vec<Closed> = self.book.closed_lately().cloned().collect();
         let open = self.incidents.iter().filter(|(_, incident)| incident.closed_at.is_none());
-        self.book = Book::new(open.map(|(id, incident)| Open {
+        let book = Book::new(open.map(|(id, incident)| Open {
             id: *id,
             subject: incident.subject.clone(),
             kind: incident.kind.clone(),
@@ -126,7 +130,9 @@ impl Course {
             opened_at: incident.opened_at,
             outline: Some(outline(&incident.finding)),
             well_since: None,
+            steady: steady.remove(id).unwrap_or_default(),
         }));
+        self.book = book.with_closed(closed);
         self.last = start.minus(GAP);
         self.pending = Some(start);
     }
@@ -213,7 +219,7 @@ impl Course {
                     }
                 }
                 Transition::Close { id, .. } => {
-                    self.book.closed(id);
+                    self.book.closed(id, now);
                     if let Some(incident) = self.incidents.get_mut(&id) {
                         incident.closed_at = Some(now);
                     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parallax_decide::finding::{Finding, Shows};
-use parallax_decide::incident::{IncidentId, Open, outline};
+use parallax_decide::incident::{Closed, IncidentId, Open, Steady, outline};
 use parallax_decide::observation::ObservationId;
 use parallax_decide::plan::PlanStatus;
 use parallax_decide::time::Timestamp;
@@ -72,6 +72,8 @@ struct Row {
     kind: String,
     members: Vec<String>,
     conclusion: Value,
+    changes_made: i32,
+    relapses: i32,
 }
 
 impl TryFrom<Row> for Open {
@@ -90,6 +92,7 @@ impl TryFrom<Row> for Open {
             opened_at: timestamp(row.opened_at),
             outline: finding.as_ref().map(outline),
             well_since: None,
+            steady: Steady { relapses: relapses(row.relapses), acted: row.changes_made > 0, naming: None },
         })
     }
 }
@@ -101,13 +104,46 @@ impl TryFrom<Row> for Open {
 pub async fn all_open(connection: &mut PgConnection) -> Result<Vec<Open>, StoreError> {
     sqlx::query_as!(
         Row,
-        "select id, opened_at, about, kind, members, conclusion from incident where closed_at is null order by id"
+        "select id, opened_at, about, kind, members, conclusion, changes_made, relapses from incident where closed_at is null order by id"
     )
     .fetch_all(connection)
     .await?
     .into_iter()
     .map(Open::try_from)
     .collect()
+}
+
+/// Incidents that closed after a moment.
+///
+/// # Errors
+/// When the database refuses, or a row holds what this version cannot read.
+pub async fn closed_since(connection: &mut PgConnection, since: Timestamp) -> Result<Vec<Closed>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select id, about, closed_at as "closed_at!", relapses from incident where closed_at > $1 order by id"#,
+        offset(since)
+    )
+    .fetch_all(connection)
+    .await?;
+    let closed = rows.into_iter().map(|row| {
+        let subject = serde_json::from_value(row.about)
+            .map_err(|error| StoreError::content("incident", "about", row.id, error))?;
+        Ok(Closed { subject, at: timestamp(row.closed_at), relapses: relapses(row.relapses) })
+    });
+    closed.collect()
+}
+
+fn relapses(stored: i32) -> u32 {
+    u32::try_from(stored).unwrap_or(0)
+}
+
+/// Notes how often in a row the subject of a new incident has relapsed. Part of the transaction that opened it.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn relapsed(connection: &mut PgConnection, id: IncidentId, relapses: u32) -> Result<(), StoreError> {
+    let relapses = i32::try_from(relapses).unwrap_or(i32::MAX);
+    sqlx::query!("update incident set relapses = $2 where id = $1", id.0, relapses).execute(connection).await?;
+    Ok(())
 }
 
 /// Opens an incident with its evidence. Part of a transaction.

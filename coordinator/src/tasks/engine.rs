@@ -174,7 +174,7 @@ impl Memory {
             reader: Reader::new(&config.topology.policy, app.clock.now()),
             detector: Detector::load(&mut connection).await?,
             watcher: Watcher::default(),
-            steward: Steward::load(&mut connection).await?,
+            steward: Steward::load(&mut connection, &config.topology.policy, app.clock.now()).await?,
             planner: Planner::load(&mut connection).await?,
             executor: Executor::default(),
             verifier: Verifier::default(),

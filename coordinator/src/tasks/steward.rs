@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parallax_decide::incident::{Book, IncidentId, Open, Transition};
 use parallax_decide::names::{NodeName, ServiceName};
+use parallax_decide::time::Timestamp;
+use parallax_decide::topology::Policy;
 use sqlx::PgConnection;
 
 use super::moment::Moment;
@@ -16,9 +18,15 @@ pub(crate) struct Steward {
 }
 
 impl Steward {
-    /// Starts from the store.
-    pub(crate) async fn load(connection: &mut PgConnection) -> Result<Self, StoreError> {
-        Ok(Self { book: Book::new(incident::all_open(connection).await?) })
+    /// Starts from the store: what is open, and what closed so lately that it can relapse.
+    pub(crate) async fn load(
+        connection: &mut PgConnection,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
+        let open = incident::all_open(connection).await?;
+        let closed = incident::closed_since(connection, now.minus(policy.relapse_window)).await?;
+        Ok(Self { book: Book::new(open).with_closed(closed) })
     }
 
     /// The open incidents, in order of subject.
@@ -42,6 +50,7 @@ impl Steward {
             match &transition {
                 Transition::Open { finding } => {
                     let id = incident::open(&mut transaction, moment.now, finding).await?;
+                    incident::relapsed(&mut transaction, id, self.book.relapses(&finding.subject)).await?;
                     transaction.commit().await?;
                     tracing::warn!(incident = id.0, kind = %finding.kind, subject = %finding.subject.key(), "incident opened");
                     self.book.opened(id, finding, moment.now);
@@ -55,7 +64,7 @@ impl Steward {
                     incident::close(&mut transaction, *id, moment.now, *well_since).await?;
                     transaction.commit().await?;
                     tracing::info!(incident = id.0, "incident closed");
-                    self.book.closed(*id);
+                    self.book.closed(*id, moment.now);
                 }
             }
         }

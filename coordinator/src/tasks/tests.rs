@@ -46,10 +46,35 @@ async fn nothing_twice(world: &World) {
             "an incident whose number of changes is wrong",
             "select count(*) from incident i where changes_made <> (select count(*) from plan p where p.incident_id = i.id and counted)",
         ),
+        ("an incident that is not what its stored transitions make it", NOT_ITS_TRANSITIONS),
+        (
+            "a renaming told twice",
+            "select count(*) from (select detail -> 'kind' is not distinct from lag(detail -> 'kind') over told
+                                     and detail -> 'members' <@ lag(detail -> 'members') over told
+                                     and detail -> 'reason' is not distinct from lag(detail -> 'reason') over told as same
+                                   from incident_event where what in ('opened', 'members_changed')
+                                   window told as (partition by incident_id order by id)) as a where same",
+        ),
     ] {
         assert_eq!(world.count(sql).await, 0, "{what}\n{}", world.journal().await);
     }
 }
+
+/// The row of an incident, beside its replay from the transitions that were stored one after another.
+const NOT_ITS_TRANSITIONS: &str = "
+    select count(*) from incident i
+    left join lateral (select at, detail from incident_event e where e.incident_id = i.id and what = 'opened') as o on true
+    left join lateral (
+        select detail from incident_event e where e.incident_id = i.id and what in ('opened', 'members_changed') order by id desc limit 1
+    ) as newest on true
+    left join lateral (select at from incident_event e where e.incident_id = i.id and what = 'closed') as c on true
+    left join lateral (
+        select coalesce(array_agg(distinct member), '{}') as every from incident_event e, jsonb_array_elements_text(e.detail -> 'members') as member
+        where e.incident_id = i.id and what in ('opened', 'members_changed')
+    ) as members on true
+    where (i.opened_at, i.closed_at, i.kind, i.conclusion)
+          is distinct from (o.at, case when c.at is not null then greatest(c.at, o.at) end, newest.detail ->> 'kind', newest.detail)
+       or not (i.members @> members.every and i.members <@ members.every)";
 
 fn sets(change: &Change) -> Vec<std::net::IpAddr> {
     change.sets().map(|addresses| addresses.iter().collect()).unwrap_or_default()

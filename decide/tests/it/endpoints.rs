@@ -165,7 +165,7 @@ fn a_cache_that_hides_a_dead_endpoint_is_named_and_the_next_endpoint_offered() {
     // It works again: the incident closes.
     more(&mut rig, &[check("doh-cf", Stage::Dns, Outcome::Answered), next], 8);
     rig.decide();
-    rig.now = rig.now.plus(Duration::from_secs(6));
+    rig.now = rig.now.plus(Duration::from_secs(11));
     more(&mut rig, &[check("doh-cf", Stage::Dns, Outcome::Answered)], 1);
     rig.decide();
     assert!(!rig.book.open().any(|open| open.subject == subject), "{:?}", rig.history);

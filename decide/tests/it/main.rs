@@ -7,6 +7,7 @@ mod evidence;
 mod proof;
 mod rig;
 mod safety;
+mod steady;
 mod story_node;
 mod story_unroutable;
 mod tables;

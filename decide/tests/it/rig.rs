@@ -94,6 +94,8 @@ pub(crate) struct World {
     pub(crate) no_path: BTreeSet<(&'static str, IpAddr)>,
     /// Addresses dead for everybody.
     pub(crate) dead: BTreeSet<IpAddr>,
+    /// Whether what is dead refuses; else it is silent.
+    pub(crate) refuses: bool,
     /// Vantages whose uplink is down.
     pub(crate) island: BTreeSet<&'static str>,
     /// Vantages that do not report.
@@ -122,6 +124,7 @@ impl World {
             // From the start: the branch's provider never had a path there.
             no_path: ["8.6.112.0", "8.47.69.0", "8.6.112.5"].map(|a| (BRANCH, n(a))).into(),
             dead: BTreeSet::new(),
+            refuses: false,
             island: BTreeSet::new(),
             silent: BTreeSet::new(),
             pins: BTreeMap::new(),
@@ -220,7 +223,11 @@ impl Rig {
     }
 
     pub(crate) fn connect(&mut self, vantage: &'static str, target: Target, address: IpAddr) {
-        let outcome = if self.world.reaches(vantage, address) { Outcome::TlsOk } else { Outcome::Silent };
+        let outcome = match (self.world.reaches(vantage, address), self.world.refuses) {
+            (true, _) => Outcome::TlsOk,
+            (false, true) => Outcome::ConnectionRefused,
+            (false, false) => Outcome::Silent,
+        };
         self.observe(
             vantage,
             Fact::Connection(Connection {
@@ -330,7 +337,7 @@ impl Rig {
                     self.note(format!("change {} {}", finding.subject.key(), finding.kind));
                 }
                 Transition::Close { id, .. } => {
-                    self.book.closed(id);
+                    self.book.closed(id, judgement.at);
                     self.note("close");
                 }
             }

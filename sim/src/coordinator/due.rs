@@ -112,8 +112,8 @@ impl Due {
         for at in &self.asked {
             next.passes(*at, policy.ask_again_after);
         }
-        for at in state.book.open().filter_map(|open| open.well_since) {
-            next.passes(at, policy.return_span);
+        for (at, span) in state.book.ages(policy) {
+            next.passes(at, span);
         }
         if let Some(at) = state.read_at {
             next.passes(at, READING_AGE_MAX);
