@@ -72,7 +72,8 @@ pub struct DetectionOptions {
     /// Which policy, and so which fault.
     #[arg(long, value_enum, default_value = "default")]
     pub policy: Patience,
-    /// How often. With `default` three machines go dark each time, and it takes about a minute.
+    /// How often. With `default` three machines go dark each time, and it takes about a minute; with `fast` an address that is
+    /// still known dead from the time before is not counted, so most of what counts is the first.
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub cycles: u32,
     /// One JSON object a line.
